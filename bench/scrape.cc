@@ -169,8 +169,8 @@ void Register(const std::string& name, const Kind& kind, int histograms) {
   })->Unit(benchmark::kMillisecond);
 }
 
-// Scrape[FORMAT]HISTOGRAMS of one process; ScrapeNode64x16[FORMAT] of 64 processes with 16
-// communicators of two.
+// Registers Scrape[FORMAT]HISTOGRAMS for one process, and ScrapeNode64x16[FORMAT] for 64 processes
+// with 16 communicators of two histograms each.
 [[maybe_unused]] const bool kAreRegistered = [] {
   const std::pair<const char*, Kind> kinds[] = {
       {"", {PageFormat::kText}},

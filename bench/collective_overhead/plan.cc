@@ -7,9 +7,9 @@
 namespace nccl_pulse::overhead {
 namespace {
 
-// For buffers, a graph, or switching processes.
+// Time per point and set for buffers, a graph, or switching processes.
 constexpr double kPrepareSeconds = 0.02;
-// A tenth of the operations for warmup, and some time for sending and waiting.
+// Factor of a sample's time: a tenth of the operations for warmup, and sending and waiting.
 constexpr double kSampleOverhead = 1.15;
 constexpr double kLargestStartShare = 1.0 / 3;
 constexpr double kShortestSampleUs = 1000;

@@ -16,7 +16,7 @@ using Leave = JobEnding::Leave;
 
 // --- Building blocks
 
-// Returns roughly the longest step.
+// Returns roughly the length of the longest step.
 int64_t StepNs(const Scenario& s) {
   const int slots = 2 * s.layout.pipeline - 1;
   return s.layout.slowdown * std::max(30, 10 + 8 * slots) * kMs;
@@ -99,7 +99,7 @@ Leave AnyWayToLeave(Generator* random) {
   return kWays[Between(random, 0, 2)];
 }
 
-// Schedules several polls after that many steps.
+// Schedules several polls after `steps` steps.
 void AskSlow(Scenario* s, Generator* random, int64_t steps) {
   s->layout.slowdown = 1 << Between(random, 4, 6);
   s->options.sampling_exponent = static_cast<int>(Between(random, 0, 1));
@@ -255,7 +255,8 @@ void SuspendedBefore(Scenario* s, Generator* random) {
 
 // --- Several faults, and waits that end
 
-// Swaps or dumps core, and is killed while the others wait. Then the launcher ends its node.
+// The culprit swaps or dumps core, and is killed while the others wait. Then the launcher ends its
+// node.
 void StallsAndDies(Scenario* s, Generator* random) {
   Draw(s, random, MakeLayout, 2);
   const int rank = s->options.rank;
@@ -389,7 +390,7 @@ void BeyondTheLimit(Scenario* s, Generator* random) {
   s->truth = Truth::kNotOk;
 }
 
-// The report is filtered by one of the two ids.
+// The job has two job IDs, alternating by node. The report is filtered by one of them.
 void TwoIds(Scenario* s, Generator* random) {
   Draw(s, random, MakeLayout, 2);
   Stand(s, random);

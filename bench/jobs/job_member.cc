@@ -60,7 +60,7 @@ void JobMember::Launch(const JobStep& step, const std::vector<int>& peers, int64
     if (step.kind == StepKind::kCollective) CountReported(step.op);
   }
   ++snapshot_.launches;
-  // The plugin counts them once they are no longer pending
+  // The plugin counts calls without a reported launch once they are no longer pending
   // (plugin/tracker/unreported_operations.h).
   if (snapshot_.unreported_calls != 0) CountUnreported(hidden_op_, snapshot_.unreported_calls);
   snapshot_.unreported_calls = 0;
@@ -277,7 +277,7 @@ CommunicatorSnapshot JobMember::Take(int64_t now_ns) {
     snapshot_.oldest_launch = !oldest.is_gated            ? OldestLaunch::kUnknown
                               : oldest.begun_ns == kNever ? OldestLaunch::kNotBegun
                                                           : OldestLaunch::kBegun;
-    // The next one's gate shows that it is not complete.
+    // If the next launch has a gate, it shows that the oldest is not complete.
     snapshot_.is_at_oldest = snapshot_.oldest_launch == OldestLaunch::kBegun &&
                              launches_.size() > 1 && launches_[1].is_gated;
   }

@@ -213,7 +213,7 @@ class Run {
     if (!Is(Fault::kExits)) rank.run_state = options_.run_state;
   }
 
-  // Fails its own GPU, and soon after some peers reached over links.
+  // Fails the faulty rank's GPU, and soon after those of some peers that it reaches over links.
   void FailGpus() {
     constexpr uint32_t kOwn[] = {214, 700, 702, 715};
     constexpr uint32_t kLaunchFailed = 719;
@@ -387,7 +387,7 @@ class Run {
     for (int i = 0; i < layout_.ranks(); ++i) ranks_[i].seen_ns = asked_ns_[layout_.NodeOf(i)];
   }
 
-  // True if its program stalls.
+  // Applies the fault to the rank's next action. Returns true if the rank's program stalls.
   bool Err(int number) {
     RunningRank& rank = ranks_[number];
     const JobStep& step = rank.program[rank.at];
@@ -495,7 +495,7 @@ class Run {
     rank.memberships[step.group].Launch(step, peers, rank.host_ns);
   }
 
-  // True if kDeadLink leaves the rank nothing to exchange that time.
+  // True if kDeadLink leaves the rank nothing to exchange. `exchange`: number of the exchange.
   bool IsAbsent(int group, int exchange, int number) const {
     if (!Is(Fault::kDeadLink) || number == options_.rank || number == options_.other) return false;
     constexpr double kShare = 0.2;
@@ -572,7 +572,7 @@ class Run {
     }
   }
 
-  // Messages of that rank's Send or Recv, sent but not received.
+  // Returns the messages for this Send or Recv of the rank that were sent and not received.
   std::deque<int64_t>& Message(int number, const JobStep& step) {
     return messages_[KeyOf(number, step)];
   }
@@ -702,7 +702,7 @@ class Run {
                        [&](int member) { return ranks_[member].dies_ns < end_ns; });
   }
 
-  // True if one of the group's ranks is on that rank's node.
+  // True if one of the group's ranks is on the node of `rank`.
   bool Spans(const JobGroup& group, int rank) const {
     return std::any_of(group.members.begin(), group.members.end(),
                        [&](int member) { return layout_.NodeOf(member) == layout_.NodeOf(rank); });

@@ -131,8 +131,8 @@ class Capturer {
     std::string target;
     std::string what;  // describes the answer
   };
-  // Does not retry failed endpoints: each try could take as long. `is_urgent`: busy endpoints are
-  // asked again while there is time.
+  // Asks the questions, and calls `take` with each answer. Does not retry failed endpoints: each
+  // try could take as long. `is_urgent`: busy endpoints are asked again while there is time.
   template <typename Take>
   void Ask(const std::vector<Question>& questions, bool is_urgent, Take take) {
     std::vector<FleetRequest> requests;
@@ -289,7 +289,7 @@ class Capturer {
     pages_.push_back(std::move(page));
   }
 
-  // A process has a rank in each of its communicators.
+  // Notes that a rank's calls were saved. A process has a rank in each of its communicators.
   void NoteCalls(const std::string& comm, const Json& rank) {
     live_.erase({comm, NumberAt(rank, "rank", -1)});
     const auto text = [&rank](const char* key) {

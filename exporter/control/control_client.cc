@@ -23,7 +23,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Far more lines, and processes per user, than in practice.
+// Limits of lines, and of processes per user: far more than in practice.
 constexpr std::size_t kMostLines = 64;
 constexpr int kMostOfAUser = 256;
 

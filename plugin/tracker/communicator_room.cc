@@ -34,7 +34,7 @@ void CommunicatorTable::MakeRoom() {
   }
 }
 
-// Takes the ring of a finalized communicator, because a live one needs it more.
+// Takes the rings of last calls from finalized communicators until a new one has room for its own.
 void CommunicatorTable::MakeRoomForLastCalls() {
   while (!RecordWriter::HasRoomForLastCalls(instruments_.segment)) {
     Communicator* oldest = OldestFinalized(/*with_last_calls=*/true);
@@ -43,8 +43,8 @@ void CommunicatorTable::MakeRoomForLastCalls() {
   }
 }
 
-// True if the next communicator can use this place in full: the timer of its heartbeat must have
-// been given back by the previous one.
+// True if the next communicator of this place can have a heartbeat, that is, CUDA events behind its
+// launches: the previous one's timer must have been given back.
 bool CommunicatorTable::IsReadyForNext(const Communicator& communicator) {
   const CommunicatorParts* parts = communicator.parts.load();  // made under the lock
   return parts == nullptr || parts->launches.is_ready();
@@ -68,13 +68,13 @@ Communicator* CommunicatorTable::OldestFinalized(bool with_last_calls) {
   return oldest;
 }
 
-// In order of preference: a free record that is ready for a new communicator, a record that was
-// never used, a free record that is not ready (a communicator without a heartbeat is better than
-// none), the oldest finalized record.
+// Returns a record's index, in order of preference: a free record that is ready for a new
+// communicator, a record that was never used, a free record that is not ready (a communicator
+// without a heartbeat is better than none), the oldest finalized record.
 int CommunicatorTable::FindRecordToUse() {
   RecycleExpired();
   int not_ready = -1;
-  // Beyond these, records may lie where the kernel refused memory: not even reading them is safe.
+  // Beyond these, the kernel may have refused the records' memory: not even reading it is safe.
   const uint32_t present = instruments_.segment.header().records_present.load();
   for (uint32_t i = 0; i < present; ++i) {
     if (slots_[i].record->life.state() != CommunicatorState::kFree) continue;

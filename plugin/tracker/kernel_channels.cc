@@ -4,8 +4,9 @@ namespace nccl_pulse {
 namespace {
 
 // A communicator is distrusted when this many of its last 64 multi-channel operations failed their
-// checks. Sound ones fail in short bursts when the GPU laps the poller (9 in one recorded run,
-// whose launches carry five operations each). Drifted ones keep failing.
+// checks. Communicators with correct times fail in short bursts, when the GPU laps the poller (9 in
+// one recorded run, whose launches carry five operations each). Those whose times are attributed to
+// the wrong operations keep failing.
 constexpr int kFailuresToDistrust = 16;
 
 }  // namespace

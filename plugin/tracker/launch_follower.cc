@@ -116,7 +116,7 @@ void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& com
 bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& communicator,
                                    CudaStream stream, bool may_be_timed, uint32_t calls,
                                    uint64_t now_ns, uint32_t* pair) {
-  // If there are calls, NCCL has reported them as not captured.
+  // Pending calls were reported as not captured, so only a launch without calls is checked.
   if (calls == 0 && IsInCapture(instruments, communicator, stream)) {
     CountUnfollowed(instruments, communicator, true);
     return false;
@@ -207,8 +207,8 @@ uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communi
   if (calls == 1 || (serial != 0 && serial == timed_.serial())) {
     meta = sampled_by = OperationMeta::Unpack(meta_.load());
   } else {
-    // An earlier call of a group: its number is no longer known. It is sampled like a launch of
-    // several calls.
+    // This is an earlier call of a group, and its number is no longer known. So it is sampled like
+    // a launch of several calls.
     sampled_by = timed_.NextOfGroup();
   }
   const uint64_t bus_bytes = BusBytesOf(communicator, meta.op, bytes);

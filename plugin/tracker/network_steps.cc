@@ -94,8 +94,8 @@ uint64_t NetworkSteps::Start(uint64_t proxy_op) {
   const uint32_t place = NextSlot(*steps, &word);
   StepSlot& slot = steps->slots[place];
   const uint32_t generation = (StepWord::Generation(word) + 1) & Ticket::kGenerationMask;
-  // Tried once: on failure another thread is a whole ring behind or ahead and is here at this very
-  // moment. Acquire: the stores below do not move up.
+  // Tried once: it fails only if another thread, a whole ring behind or ahead, claims this place at
+  // the same moment. Acquire: the stores below do not move up.
   if (StepWord::Phase(word) == StepPhase::kClaimed ||
       !slot.word.compare_exchange_strong(word, StepWord::Pack(generation, StepPhase::kClaimed),
                                          std::memory_order_acquire, std::memory_order_relaxed)) {
@@ -117,7 +117,7 @@ uint32_t NetworkSteps::NextSlot(StepTable& steps, uint64_t* word) {
   uint32_t place;
   int probes = 0;
   do {
-    // A running number: the word of the place orders everything else.
+    // Relaxed: `next` only spreads the steps; the word of the place orders everything else.
     place = steps.next.fetch_add(1) % StepTable::kSlots;
     // Acquire: the ProxyOp that is read belongs to this generation or a later one. If it is a later
     // one, claiming the place fails.

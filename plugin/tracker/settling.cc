@@ -58,7 +58,7 @@ bool SettleIfIdle(Instruments& instruments, Communicator& communicator, uint32_t
   const uint64_t last_ns = state.enqueue_ns + LastStop::DeltaNs(state.last_stop);
   if (now_ns < last_ns + kQuietNs) return false;
   LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kProgress);
-  // No lane, or another thread has just acted on the operation, so it is not idle.
+  // Not settled without a lane, or if another thread has just changed the operation.
   if (!lane.ok() || !slot.CloseIf(state)) return false;
   Settle(instruments, communicator, place, state, lane);
   return true;
@@ -85,7 +85,7 @@ void Settle(Instruments& instruments, Communicator& communicator, uint32_t place
       CountUntimed(lane, state.meta.op, UntimedReason::kInvisible);
     } else if (state.meta.channels == 0 &&
                communicator.parts.load()->channels->IsQuiet(place, state.generation())) {
-      // The number of channels was not known, and all that came have stopped.
+      // NCCL did not report the number of channels, and all channels that started have stopped.
       CountKernelTime(instruments, communicator, place, state, instruments.clock.NowNs(), lane);
       uncompleted = state.started() > 0 && uncompleted;
     } else {

@@ -42,7 +42,7 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
   lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)].publish_sum(1);
   lane.Count(SeriesKey::Algorithm(op, SeriesKey::kTimed, instruments_.names.Find("CE").id, kNoName),
              1, 0);
-  // A followed one counts as a launch once it has been made.
+  // A followed launch is counted by its stop.
   if (!captured && !followed) lane.lane().launches.publish_sum(1);
   if (!is_timed) {
     CountUntimed(lane, op,

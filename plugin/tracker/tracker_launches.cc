@@ -6,7 +6,7 @@
 namespace nccl_pulse {
 
 void Tracker::StopGroup(uint64_t ticket) {
-  if (Ticket::Child(ticket) != 0) return;  // of a graph
+  if (Ticket::Child(ticket) != 0) return;  // captured into a graph
   Communicator& communicator = communicators_.At(ticket);
   const uint64_t context = communicator.context.acquire();  // sees the events
   if (context == 0 || Ticket::Generation(ticket) != Ticket::Generation(context)) return;
@@ -44,7 +44,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
     what |= number;
     serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, number | meta.Pack(),
                                      kind.sampling_seed.load(), bytes, group);
-    // The end of its group is awaited, or it is captured.
+    // A group that is not captured has a ticket only if its end is awaited (StartGroup).
     if (event.parent != 0 && !event.captured && Ticket::Kind(event.parent) == TicketKind::kGroup) {
       parts.launches.AwaitEnd(instruments_, *communicator, parts.ring, event.stream,
                               Ticket::Operation(event.parent) != 0);

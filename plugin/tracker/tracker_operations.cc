@@ -31,7 +31,8 @@ void Tracker::NoteUnlaunched(LastCalls& last_calls, LastCallFields call, uint64_
 
 void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& event,
                              UntimedReason fate, uint64_t key, LaneWriter& writer) {
-  // An operation with timed channels, or of a timed group, needs more than a count.
+  // The fast path only counts. That is not enough for an operation with timed channels, or of a
+  // timed group.
   if (event.counts_as_call || event.parent != 0 || !instruments_.samples() ||
       fate == UntimedReason::kGrouped) {
     return;
@@ -66,8 +67,8 @@ void Tracker::StopOperation(const OperationRef& ref) {
   if (const Refusal refusal = ref.slot().StopEnqueue(ref.generation, &is_open)) {
     return Ignore(*refusal);
   }
-  // A small operation may be complete before NCCL says that it was enqueued. Only after finalize is
-  // that too late. If the place already has a new owner, this is not counted.
+  // An operation may be settled before this stop, because a small one may end on the GPU first.
+  // Only a stop after finalize counts as ignored, unless the place already has a new owner.
   if (!is_open && ref.communicator->context.load() == 0) Ignore(IgnoredReason::kAfterClose);
 }
 

@@ -120,8 +120,8 @@ bool LaunchFollower::IsHidden(const Instruments& instruments, const OperationRin
                               const RecordWriter& record, bool is_alone) {
   const PendingCalls calls = pending();
   if (calls.calls == 0 && !is_alone) {
-    // Beside graphs NCCL may report operations after the group's end. For Send and Recv it is not
-    // known which ones were reported.
+    // If there are graphs, NCCL may report operations after the group's end. For Send and Recv it
+    // is not known which calls the reported operations belong to.
     return !record.has_captured() && unreported_.IsLastGroup(calls) &&
            unreported_.IsOfCollectives() && unreported_.HasReported(ring.reported()) &&
            unreported_.Hidden(ring.reported()) != 0;
@@ -138,8 +138,9 @@ bool LaunchFollower::IsHidden(const Instruments& instruments, const OperationRin
   return hidden_.Suspect(row, bytes_.load(), record.reported_launches());
 }
 
-// Counts a call whose launch was followed. In a group of several calls it is not known which were
-// launched together, so those count as unreported (unreported_operations.h).
+// Counts a call, alone in its group, whose launch was replaced by the group's end. In a group of
+// several calls it is not known which calls were launched together, so these count as unreported
+// (unreported_operations.h).
 void LaunchFollower::CountFollowedCall(Instruments& instruments, Communicator& communicator,
                                        bool is_timed) {
   const NameId op = OperationMeta::Unpack(meta_.load()).op;

@@ -31,7 +31,7 @@ class LaneSums {
     }
   }
 
-  // Some operations were counted under another name, or not at all.
+  // True if some operations were counted under another name, or not at all.
   bool overflowed() const { return overflowed_; }
   // Adds `factor` times the counts of the series for which `wanted(key)` is true.
   template <typename Wanted>
@@ -64,8 +64,8 @@ bool Equal(const PendingCalls& one, const PendingCalls& other) {
 std::optional<Counts> Unexplained(Instruments& instruments, const Communicator& communicator,
                                   const LaunchFollower& launches) {
   const PendingCalls pending = launches.pending();
-  // While NCCL makes a launch, maybe for long (the driver's queue is full), or reports what is in
-  // it, the operations of the calls that it took may still come.
+  // While NCCL makes a launch, maybe for long (the driver's queue is full), or reports its
+  // operations, those of the calls that it took may still come.
   const bool is_inside = launches.is_launching() || communicator.awaited_ends.is_open();
   const uint32_t standing =
       is_inside ? std::max(pending.calls, launches.unreported().CallsOfGroup(pending))

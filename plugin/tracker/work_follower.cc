@@ -10,12 +10,13 @@ namespace nccl_pulse {
 namespace {
 
 constexpr int kFirstVersionThatHides = 6;
-// NCCL reports a launch microseconds after its call, or when the call's group ends.
+// After this time, the launch of a captured call counts as unreported: NCCL reports it microseconds
+// after the call, or when the call's group ends.
 constexpr uint64_t kUnlaunchedNs = 5000000000;
 // Pause between two polls of a proven counter.
 constexpr uint64_t kLookNs = 90000000;
-// Bits of TrackedWork::counted for launches. The others tag the communicator: they suffice to
-// distinguish it from the next few that use this TrackedWork.
+// Low bits of TrackedWork::counted, for the number of launches. The upper bits tag the
+// communicator: they suffice to distinguish it from the next few that use this TrackedWork.
 constexpr int kLaunchBits = 48;
 constexpr uint64_t kLaunchMask = (uint64_t{1} << kLaunchBits) - 1;
 // A bit of TrackedWork::finished, above the number of calls.
@@ -46,8 +47,8 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   if (at.load() == nullptr) return;
   TrackedWork& tracked = *at.load();
   TrackedWork::Launched& launched = tracked.launched;
-  // False if the last communicator's candidates were not taken yet: then this communicator has
-  // none.
+  // False if the last communicator's candidates were not taken yet: then no counter is searched for
+  // this communicator.
   const bool is_free = launched.phase.acquire() != TrackedWork::kFound;
   launched.captured_calls.store(0);
   launched.alone.store(0);
@@ -66,7 +67,7 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   launched.broadcast_run.store(0);
   launched.broadcast_bytes.store(0);
   for (Relaxed<uint32_t>& sum : tracked.sums) sum.store(0);
-  launched.work.publish(0);  // a thread that sees this sees the record's new generation
+  launched.work.publish(0);  // a thread that sees this 0 also sees the record's new generation
   if (!is_free) return;
   tracked.context_at = context_at;
   tracked.owner = owner;
@@ -142,8 +143,8 @@ void WorkFollower::NoteUnreported(const CommunicatorParts& parts, uint64_t launc
   TrackedWork* const tracked = parts.work.acquire();  // sees it as it was initialized
   if (tracked == nullptr) return;
   TrackedWork::Launched& launched = tracked->launched;
-  // Only its event, or a later launch, shows its end; the sum stored for it can't be reached
-  // earlier.
+  // Its work is not known. So only its event, or a later launch, shows its end: the sum stored for
+  // it can't be reached earlier.
   tracked->sums[launches % TrackedWork::kSums].store(static_cast<uint32_t>(launched.work.load()) +
                                                      1);
   Ordered<uint64_t>& reported = launched.reported;
@@ -490,7 +491,7 @@ void WorkFollower::FinishCalls(const Communicator& communicator, TrackedWork& tr
   FinishedCalls& finished = tracked.finished_calls;
   finished.Look(tracked.proof.sum(), tracked.proof.first(), called, look.after, is_over);
   if (!finished.is_known()) return;
-  // Its reader ignores it where the tracked has another communicator by now.
+  // If TrackedWork has another communicator by now, readers ignore the value by its tag.
   tracked.finished.publish(PackCounted(tracked.record_generation, kAreKnown | finished.calls()));
 }
 
@@ -505,9 +506,9 @@ uint32_t WorkFollower::UnfinishedCalls(const Communicator& communicator,
 }
 
 void WorkFollower::Count(const Communicator& communicator, TrackedWork& tracked, uint64_t now_ns) {
-  // An operation is reported microseconds after its launch. If no report comes, NCCL reported it
-  // before, or will report it when the GPU reaches it. Whether the launch is complete is then not
-  // known.
+  // An operation is reported microseconds after its launch. If no report comes, NCCL reported the
+  // operation before its launch, or will report it when the GPU reaches it. Whether the launch is
+  // complete is then not known.
   constexpr uint64_t kReportedNs = 1000000000;
   const LaunchedWork& seen = tracked.look.before;
   const bool is_reported =
@@ -515,7 +516,7 @@ void WorkFollower::Count(const Communicator& communicator, TrackedWork& tracked,
       now_ns < communicator.Writer(instruments_.segment).last_launch_ns() + kReportedNs;
   const bool is_counted = tracked.proof.is_finished_known() && is_reported;
   tracked.counted_ns.store(is_counted ? now_ns : 0);  // published with the rest
-  // Its reader ignores it where the tracked has another communicator by now.
+  // As in FinishCalls, readers ignore the value if TrackedWork has another communicator by now.
   tracked.counted.publish(
       PackCounted(tracked.record_generation, is_counted ? CompletedLaunches(tracked) : 0));
 }
@@ -532,7 +533,7 @@ uint64_t WorkFollower::CompletedLaunches(const TrackedWork& tracked) {
       sums[launch % TrackedWork::kSums].load() != static_cast<uint32_t>(look.before.work)) {
     --launch;
   }
-  // The places of older ones have been written again.
+  // The places of older launches in `sums` have been written again.
   const uint64_t known =
       look.after.launches < TrackedWork::kSums ? 0 : look.after.launches - TrackedWork::kSums + 1;
   for (; launch > std::max(look.completed, known); --launch) {

@@ -18,8 +18,8 @@ namespace nccl_pulse {
 // One writer at a time: NCCL serializes the calls and launches of a communicator.
 struct CapturedLaunch {
   Relaxed<uint32_t> owner;  // generation of the communicator's record to which the fields belong
-  Relaxed<uint32_t> calls;
-  Relaxed<uint32_t> kind;              // of the last call, packed by CapturedCalls::PackKind
+  Relaxed<uint32_t> calls;  // number of these calls
+  Relaxed<uint32_t> kind;   // of the last call, packed by CapturedCalls::PackKind
   Relaxed<uint64_t> bytes, bus_bytes;  // sums over the calls
   Relaxed<CudaStream> stream;          // of the launch whose stop is awaited; null: none
 

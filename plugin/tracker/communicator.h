@@ -48,7 +48,7 @@ struct alignas(64) Communicator {
   void MarkCaptured(Segment& segment) const { Writer(segment).NoteCaptured(); }
 
   ValidContext context;
-  Ordered<uint32_t> record_generation;
+  Ordered<uint32_t> record_generation;  // which `record` has for this communicator
   uint32_t index;  // of this place in the table, and of its record in the segment
   CommunicatorRecord* record;
   Ordered<CommunicatorParts*> parts;  // null until first used

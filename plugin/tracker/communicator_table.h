@@ -27,10 +27,10 @@ struct CommunicatorIdentity {
   uint64_t comm_id;
   const char* name;  // may be null
   int rank, nranks, nnodes;
-  const char* gpu;
+  const char* gpu;  // its index
   const char* uuid;
   const char* pci_bus_id;
-  int64_t realtime_ns;
+  int64_t realtime_ns;  // time of the communicator's init
   int api_version;      // of its NCCL
   uint32_t event_mask;  // given to NCCL
   // Where NCCL stores this communicator's profiler context. Never dereferenced. Null: not known.

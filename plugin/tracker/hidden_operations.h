@@ -10,8 +10,8 @@
 //   suspected   another call without a launch, after other          suspected, but Suspect returns
 //               launches were reported; the operation's last        true: this launch is hidden
 //               reported launch had another size
-//   suspected   NoteFollowed: a hidden launch was counted at the    followed, for good: each call
-//               end of its group                                    without launch has a hidden one
+//   suspected   NoteFollowed: a hidden launch was counted at the    followed, for good: all missing
+//               end of its group                                    launches are hidden
 //
 // The size matters, because other sizes may use another kernel: NCCL hides symmetric-memory
 // kernels, but not other kernels of the same operation.

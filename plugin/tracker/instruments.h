@@ -64,7 +64,8 @@ struct Instruments {
   // report.
   Relaxed<bool> has_captured{false};
   const UntimedReason unsampled_fate;  // why operations of untimed launches have no duration
-      // ---- next cache line: most callbacks read only the members above
+
+  // ---- next cache line: most callbacks read only the members above
   NameCache names;
   const NameId send_name, receive_name;
   const uint32_t channel_issuer;

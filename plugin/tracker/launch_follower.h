@@ -12,7 +12,7 @@
 //     any       a captured call              none      will be launched with its graph
 //     any       a launch                     none      the launch carries the calls
 //
-//   the current launch:  none ◀──▶ open, none ◀──▶ hurried
+//   the current launch:  none ◀──▶ open (started, not stopped), none ◀──▶ hurried
 //
 //   A launch is followed if CUDA events, or NCCL's own counter, show its end. A pair of events,
 //   around a launch, times it. A gate is an event before a launch; it shows whether the GPU has

@@ -212,8 +212,8 @@ class BasicOperationSlot {
   }
   // Returns false if the slot has another operation.
   bool ReadEnqueue(uint32_t generation, uint64_t* enqueue_ns) const {
-    const uint64_t word = word_.load(std::memory_order_acquire);  // sees the enqueue time
-        // While the slot is claimed, the enqueue time is still the previous operation's.
+    // Acquire: sees the enqueue time. While the slot is claimed, it is the previous operation's.
+    const uint64_t word = word_.load(std::memory_order_acquire);
     if (SlotWord::Generation(word) != generation || (word & SlotWord::kClaimed) != 0) return false;
     *enqueue_ns = enqueue_ns_.load();
     return true;

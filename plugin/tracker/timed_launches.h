@@ -4,8 +4,8 @@
 // are stored with the pair. The duration counts for:
 //
 //   a single call   its operation and bytes: the launch's duration is the operation's
-//   several calls   the sum of the calls; once NCCL has reported operations of the launch, their
-//                   sum instead, because a group can have several launches
+//   several calls   "Grouped", with the sum of the calls' bytes; once NCCL has reported operations
+//                   of the launch, their sum instead, because a group can have several launches
 //   a composite     (AlltoAll, Gather or Scatter, composite_call.h) as several calls; once NCCL has
 //                   reported all of them, the composite operation, with the bytes of one part
 //
@@ -59,8 +59,8 @@ class TimedLaunches {
   uint32_t serial() const { return serial_.load(); }
   // Returns the meta data of a launch of several calls, sampled by `launches`, the number of the
   // communicator's earlier launches. Ranks whose launches carry the same calls sample the same
-  // launches. NCCL
-  // may divide point-to-point plans differently on each rank (exporter/diagnosis/facts/exchange.h).
+  // launches. NCCL may divide point-to-point plans differently on each rank
+  // (exporter/diagnosis/facts/exchange.h).
   OperationMeta NextGrouped(uint64_t launches) {
     const uint64_t groups = grouped_launches_.load();
     grouped_launches_.store(groups + 1);

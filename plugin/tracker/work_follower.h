@@ -50,7 +50,7 @@ struct TrackedWork {
     Relaxed<uint64_t> alone, grouped;
     Ordered<uint64_t> reported;
     Relaxed<bool> is_group_captured;  // some captured calls share a launch
-    // Captured calls whose launch NCCL has not reported, so their kernels may not count.
+    // Captured calls whose launch NCCL has not reported. NCCL may not count their kernels.
     Relaxed<uint32_t> unlaunched_captured;
     Relaxed<uint32_t> unlaunched_of_group;  // number of these in the last group
     Relaxed<uint64_t> captured_group;       // group of the last captured call
@@ -103,7 +103,7 @@ struct TrackedWork {
   uint64_t looked_ns;            // time of the last poll that began a copy
   uint64_t unlaunched_since_ns;  // 0: all captured calls were launched
   uint64_t captured_ns;          // first poll that found captured calls; 0: none
-  bool is_being_proven;          // as published
+  bool is_being_proven;          // IsBeingProven, as published
 };
 
 class WorkFollower {

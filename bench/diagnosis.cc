@@ -1,5 +1,5 @@
-// Cost per page of diagnosing hangs and stragglers (exporter/diagnosis/diagnosis.h), for this many
-// processes of a node with 16 communicators each and full rings.
+// Cost per page of diagnosing hangs and stragglers (exporter/diagnosis/diagnosis.h). The number in
+// a name is the number of processes of a node, with 16 communicators each and full rings.
 //
 //   ./bazelw run -c opt //bench:diagnosis
 //

@@ -1,7 +1,7 @@
 // The minimum that a profiler plugin must do to know when each launch ends: it records an event
-// behind each launch, and nothing else. No counter, no clock, no query. A plugin that sees the end
-// of each launch costs more than this one; this one costs more than the empty plugin
-// (empty_plugin.cc).
+// behind each launch, and nothing else. No counter, no clock, no query. Any plugin that sees the
+// end of each launch costs more than the floor plugin, and the floor plugin costs more than the
+// empty plugin (empty_plugin.cc).
 //
 //   FLOOR_PLUGIN_ASKS=1   first queries whether the stream is in capture, as a usable plugin must
 //

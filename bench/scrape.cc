@@ -59,7 +59,7 @@ void WriteHistogram(TestSegment& test, uint32_t index, uint32_t generation, int 
   }
 }
 
-// Makes a process with this many histograms, and this many in each of its communicators.
+// Makes a process with `histograms` histograms in total, and `of_each` in each communicator.
 std::unique_ptr<TestSegment> MakeSegment(int histograms, int of_each = kHistogramsPerCommunicator,
                                          int rank = 0) {
   auto test = std::make_unique<TestSegment>(8192, histograms < 100 ? 128 : 2048);

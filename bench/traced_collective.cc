@@ -5,8 +5,8 @@
 //
 // The processor's counter is frozen during single steps, so they take no time.
 //
-// Each thread has a communicator, and makes that many collectives in single steps while the others
-// wait. With several threads CLOCK_MONOTONIC is frozen, which the plugin reads with
+// Each thread has a communicator, and makes COLLECTIVES collectives in single steps while the
+// others wait. With several threads CLOCK_MONOTONIC is frozen, which the plugin reads with
 // NCCL_PULSE_CLOCK=monotonic: no periodic work interferes, however slow the machine is. Standard
 // output gets the size of the process' map and the map. Then it gets, for each collective in single
 // steps, the number of its steps and the registers before each of them, in the order of `gregs`

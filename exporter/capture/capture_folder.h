@@ -3,7 +3,7 @@
 // its own user and name.
 //
 //   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz              a capture
-//   nccl-pulse-auto-node7-9410-20261122-221500-2.tar.gz            another one of the same second
+//   nccl-pulse-auto-node7-9410-20261122-221500-2.tar.gz            the next one in the same second
 //   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz.partial-17   an unfinished one
 //   nccl-pulse-auto-20261122-221500.tar.gz                         of the first release: counts as
 //                                                                  every agent's own

@@ -26,7 +26,7 @@
 //   scrape.
 //
 //   Memory. Slow readers of one page share it. exporter/http/page_cache.h bounds the pages that are
-//   kept and sent, exporter/exposition/page_share.h what other processes can put on one.
+//   kept and sent; exporter/exposition/page_share.h bounds what other processes can add to a page.
 //
 //   CPU time. All work for others has a budget (ServerOptions::cpu_share): making pages
 //   (exporter/http/page_cache.h), all other work for clients, and other processes' hand-overs. When

@@ -44,7 +44,7 @@ class ServerThread {
   // Set by Stop() before it signals wake_, read in each round. Releases the caller's earlier
   // writes.
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> leaving_{false};  // likewise, by SayGoodbye()
+  std::atomic<bool> leaving_{false};  // as stopping_, but set by SayGoodbye()
   // Set by the thread with a release, so that the caller sees all its writes.
   std::atomic<bool> said_goodbye_{false};
   std::atomic<bool> ended_{false};  // the thread is about to return

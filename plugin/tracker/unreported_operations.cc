@@ -65,7 +65,7 @@ std::optional<Counts> Unexplained(Instruments& instruments, const Communicator& 
                                   const LaunchFollower& launches) {
   const PendingCalls pending = launches.pending();
   // While NCCL makes a launch, maybe for long (the driver's queue is full), or reports its
-  // operations, those of the calls that it took may still come.
+  // operations, the operations of the launched calls may still come.
   const bool is_inside = launches.is_launching() || communicator.awaited_ends.is_open();
   const uint32_t standing =
       is_inside ? std::max(pending.calls, launches.unreported().CallsOfGroup(pending))

@@ -250,7 +250,7 @@ void WorkFollower::PollOne(Communicator& communicator, TrackedWork& tracked, uin
     tracked.proof.Enter(WorkState::kUnknown);
     Publish(communicator, tracked);  // published now, because the next driver call may not return
   }
-  // Acquire: sees what was found.
+  // Acquire: sees `found`.
   if (tracked.launched.phase.acquire() == TrackedWork::kFound && !tracked.is_mapped)
     TakeCandidates(tracked);
   if (!lives) return;

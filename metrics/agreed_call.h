@@ -1,14 +1,14 @@
 // Agreed calls are timed calls that all ranks of a communicator select without exchanging messages.
 // Their durations can be compared even between nodes that are scraped seconds apart.
 //
-// For each of the last 32 seconds of the wall clock, a rank keeps the call whose hash has the most
-// trailing zero bits. The sampler (plugin/tracker/sampler.h) also times calls by those bits, so a
-// rank that times fewer calls than another still times this one. A rank that missed the call keeps
-// a different one.
+// For each of the last 32 seconds of the wall clock, a rank keeps the timed call whose CallHash has
+// the most trailing zero bits. The sampler (plugin/tracker/sampler.h) times a call if enough of
+// these bits are zero, so a rank that times fewer calls than another still times this one. A rank
+// that missed the call keeps a different one.
 //
-// Without agreed calls, a busy communicator (hundreds of calls per second) overwrites its ring of
-// last timed calls between the responses of two endpoints. All calls in the ring may also belong to
-// one step of the job.
+// A rank also keeps its last timed calls in a ring. A busy communicator (hundreds of calls per
+// second) overwrites its ring in the time between the scrapes of two nodes, and all calls in the
+// ring may belong to one training step.
 //
 // Thread: pure functions.
 #ifndef METRICS_AGREED_CALL_H_
@@ -20,9 +20,11 @@
 
 namespace nccl_pulse {
 
+// A moment is a second of the wall clock.
 inline constexpr int64_t kMomentNs = 1'000'000'000;
 inline constexpr int kMoments = 32;
-// The first calls of each kind include setup: they are not timed on the stream, and never agreed.
+// The first calls of each operation and size class include setup. They are never timed by CUDA
+// events, and never agreed.
 inline constexpr uint64_t kSetUpCalls = 2;
 
 // splitmix64's finalizer: each output bit depends on every input bit.
@@ -34,16 +36,17 @@ constexpr uint64_t MixBits(uint64_t x) {
   return x ^ x >> 31;
 }
 
-// Returns the communicator's share of its calls' hashes.
+// Returns the seed from which the hashes of the communicator's calls are computed.
 constexpr uint64_t CallSeed(uint64_t comm_id) { return MixBits(comm_id); }
 
-// Returns the hash of call number `call_number` of a kind. Kind and number advance by different odd
-// strides. Their multiples meet only far beyond any number of calls, so no kind's sequence is
-// another's shifted. `row`: OperationRowOf the operation, the same in every process.
+// Returns the hash of a call. Its kind is its operation and size class. `call_number`: see
+// TimedCallFields (timed_call.h). Kind and number advance by different odd strides. Their multiples
+// meet only far beyond any number of calls, so no kind's sequence is another's shifted.
 constexpr uint64_t CallHash(uint64_t kind_seed, uint64_t call_number) {
   return MixBits(kind_seed + call_number * 0x9e3779b97f4a7c15ULL);
 }
-// Returns the kind's share of the hash.
+// Returns the seed for calls of one kind. `seed`: CallSeed. `row`: OperationRowOf (name_table.h)
+// the operation, the same in every process.
 constexpr uint64_t KindSeed(uint64_t seed, uint32_t row, uint32_t size_class) {
   return seed + (uint64_t{row} << 8 | size_class) * 0xd1342543de82ef95ULL;
 }
@@ -52,14 +55,14 @@ constexpr uint64_t CallHash(uint64_t seed, uint32_t row, uint32_t size_class,
   return CallHash(KindSeed(seed, row, size_class), call_number);
 }
 
-// True if `hash` is kept rather than `other`: it has the zero at the lowest bit in which they
-// differ.
+// True if the call with `hash` is kept rather than the one with `other`: at the lowest bit in which
+// they differ, `hash` is zero.
 constexpr bool IsRarer(uint64_t hash, uint64_t other) {
   const uint64_t difference = hash ^ other;
   return (difference & -difference & other) != 0;
 }
 
-// True for durations that include waiting for other ranks.
+// True for durations that include waiting for other ranks. Only calls with these can be agreed.
 constexpr bool IsAgreedKind(LatencyKind kind) {
   return kind == LatencyKind::kDurationStream || kind == LatencyKind::kDurationKernel;
 }

@@ -31,19 +31,21 @@ struct StdAtomics {
   using Atomic = std::atomic<T>;
   static void Fence(std::memory_order order) { std::atomic_thread_fence(order); }
 
-  // Two full fences that pair (visit.h). The light fence costs nothing once the kernel has agreed
-  // to do its part in the heavy one. If the kernel refuses a heavy fence after that, HeavyFence
-  // returns false and is no fence. `is_even`: FencesAreEven; each visit keeps it beside its own
-  // flag, to touch one cache line less.
+  // Two full fences that pair, one light and one heavy (visit.h). The heavy one is membarrier(2).
+  // Once the process is registered for it, the light one only restrains the compiler. If membarrier
+  // fails later, HeavyFence returns false and is no fence. `is_even`: FencesAreEven, which each
+  // Visit copies beside its own flag, to touch one cache line less.
   static void LightFence(bool is_even) {
     if (__builtin_expect(is_even, 0)) return std::atomic_thread_fence(std::memory_order_seq_cst);
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
+  // True if both are plain full fences: the process is not registered.
   static bool FencesAreEven() { return !fences_are_uneven_.load(std::memory_order_relaxed); }
-  // Adds to a cell that has one writer, where the processor can do that in one instruction: no
-  // compiler merges an atomic's load and store. The instruction has no lock prefix, so it is a load
-  // and a store, in that order. x86 keeps the order of stores, and the clobber makes the compiler
-  // keep it. A reader that sees the sum therefore sees what was stored before it (release).
+  // Adds to a cell that has one writer, in one instruction. Returns false, without effect, if the
+  // processor has none. Compilers do not merge an atomic's load and store. The instruction has no
+  // lock prefix, so it is a load and a store, in that order. x86 keeps the order of stores, and the
+  // clobber makes the compiler keep it. A reader that sees the sum therefore also sees everything
+  // stored before it (release).
   template <typename T>
   [[gnu::always_inline]] static bool AddInPlace(std::atomic<T>& cell, T amount) {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -58,8 +60,9 @@ struct StdAtomics {
     return false;
   }
 
+  // False if membarrier failed.
   static bool HeavyFence();
-  // Asks the kernel for its part. Call before the first fence of either kind.
+  // Registers the process for membarrier. Call before the first fence of either kind.
   static void PrepareHeavyFence();
 
  private:
@@ -101,13 +104,12 @@ class Ordered : public Relaxed<T, Atomics> {
 
   // Release: see the rules above.
   void publish(T value) { this->cell_.store(value, std::memory_order_release); }
-  // Like add. A reader that sees the sum sees what was stored before it (the sum before the
-  // bucket).
+  // Like add, with release: a reader that sees the new sum also sees everything stored before it.
   void publish_sum(T amount) {
     if (!Atomics::AddInPlace(this->cell_, amount)) publish(static_cast<T>(this->load() + amount));
   }
   // For several writers. Publishes `value` if the cell holds `expected`. Otherwise loads the cell
-  // into `expected` with acquire: the caller sees what was stored before that value.
+  // into `expected` with acquire: the caller sees everything stored before that value.
   bool publish_if(T& expected, T value) {
     return this->cell_.compare_exchange_strong(expected, value, std::memory_order_release,
                                                std::memory_order_acquire);

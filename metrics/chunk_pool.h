@@ -1,11 +1,12 @@
-// ChunkPool hands out the segment's chunks to callbacks and takes them back on recycling.
+// ChunkPool hands out the segment's chunks (2 KiB for a histogram or counters) to callbacks and
+// takes them back when a communicator's record is recycled.
 //
 // A callback must not fault memory in: that can sleep, or be refused. So the free list holds only
-// populated chunks. The background thread keeps a reserve there (plugin/tracker/ready_chunks.h).
-// While the list is empty, fewer events are measured; pool and caller count the misses.
+// populated chunks, and the background thread refills it (plugin/tracker/ready_chunks.h). While the
+// list is empty, fewer events are measured; pool and caller count the misses.
 //
 // The free list is a stack of chunk numbers: head -> next[head] -> ... -> kNoChunk. The head also
-// counts operations. So a swap fails if a chunk left and came back since the head was read (ABA).
+// counts pushes and pops, so a swap fails if a chunk left and came back meanwhile (ABA).
 //
 // Thread: any, lock-free, no system call. Cost of Allocate: one compare-and-swap.
 // Explored by tests/model/chunk_pool_test.cc.
@@ -34,11 +35,12 @@ class BasicChunkPool {
     while (true) {
       const auto chunk = static_cast<uint16_t>(head);
       if (__builtin_expect(chunk == kNoChunk, 0)) {
-        missed_.fetch_add(1);  // a hint for the refill, as free_
+        missed_.fetch_add(1);  // a hint for the refill; needs no order
         return kNoChunk;
       }
       const uint64_t next = next_[chunk].load();  // stale only if the tag moved
-      // Acquire: the chunk's zeros were written before it was pushed; on failure as above.
+      // Acquire: sees the chunk's zeros, which were written before it was pushed. On failure: sees
+      // the new head's link.
       if (head_.compare_exchange_weak(head, NextTag(head) | next, std::memory_order_acquire,
                                       std::memory_order_acquire)) {
         free_.fetch_sub(1);  // a hint for the refill; needs no order
@@ -66,11 +68,11 @@ class BasicChunkPool {
   uint32_t chunk_count() const { return chunk_count_; }
 
  private:
-  // The upper 48 bits count the operations.
+  // The upper 48 bits count pushes and pops.
   static uint64_t NextTag(uint64_t head) { return (head & ~uint64_t{0xffff}) + 0x10000; }
 
   typename Atomics::template Atomic<uint64_t> head_{kNoChunk};
-  Relaxed<uint32_t, Atomics> free_{0};
+  Relaxed<uint32_t, Atomics> free_{0};  // number of chunks in the free list
   Relaxed<uint64_t, Atomics> missed_{0};
   Link* next_;
   uint32_t chunk_count_;

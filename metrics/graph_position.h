@@ -1,5 +1,7 @@
-// GraphPosition says how far the GPU was last seen in the replays of a communicator's CUDA graphs,
-// and how many captures are followed. It is packed into two words of the communicator's record.
+// GraphPosition says which stamp of a communicator's CUDA graphs the GPU passed last, and how many
+// of the graphs are followed. A stamp is a one-thread kernel that the plugin adds to a captured
+// graph; a graph is followed if stamps report its replays (plugin/cuda/graph_stamps.h). The
+// position is packed into two words of the communicator's record.
 //
 //   captures   bit  63      48 47      32 31    16 15     8 7      0
 //                   | followed | captures | graph  | stamps | passed |
@@ -18,11 +20,11 @@
 namespace nccl_pulse {
 
 struct GraphPosition {
-  static constexpr uint32_t kMost = 0xffff;  // captures
+  static constexpr uint32_t kMost = 0xffff;  // limit of `captures`, `followed` and `graph`
   static constexpr uint32_t kMostCalls = 0x1fffff;
 
-  // Graphs captured with calls of the communicator, and how many of them are followed. Replays and
-  // all kinds of calls of followed graphs are counted.
+  // Graphs captured with calls of the communicator, and how many of them are followed: their
+  // replays are counted, with all their calls.
   uint32_t captures = 0, followed = 0;
   // Number, among those captures, of the graph whose stamp was passed last, from 1; 0: none.
   uint32_t graph = 0;
@@ -30,7 +32,7 @@ struct GraphPosition {
   // The communicator's calls in one replay of that graph: before that stamp, before the next one,
   // and in total.
   uint32_t calls_before = 0, calls_until = 0, calls = 0;
-  bool has_head = false;  // the graph's first stamp precedes all its other work
+  bool has_head = false;  // the graph's first stamp precedes all other nodes of the graph
 
   uint64_t PackCaptures() const {
     return uint64_t{std::min(followed, kMost)} << 48 | uint64_t{std::min(captures, kMost)} << 32 |

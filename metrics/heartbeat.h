@@ -1,10 +1,12 @@
-// HeartbeatCells hold what the background thread last saw of a communicator's launches.
+// HeartbeatCells hold the progress of a communicator's launches as the background thread last saw
+// it: how many have completed, and the age and state of the oldest launch in flight.
 //
 // The writer publishes the number of completed launches last, and the reader reads it first. So a
 // reader never finds work in flight without its age. Nor does it find more launches completed than
 // made: a thread counts its launch before the background thread can see it complete.
 //
-// Thread: Store: the background thread, with a lane of the record; Read: any.
+// Thread: Store: the background thread, while it holds a lane of the communicator's record
+// (lane_claim.h); Read: any.
 // Explored by tests/model/handover_test.cc.
 #ifndef METRICS_HEARTBEAT_H_
 #define METRICS_HEARTBEAT_H_
@@ -16,16 +18,15 @@
 
 namespace nccl_pulse {
 
-// State of the oldest launch in flight on the GPU, with the launch's number, so that it is never
-// applied to another launch. 0: not known.
+// State of the oldest launch in flight on the GPU, with the launch's number, so that a reader does
+// not apply it to another launch. 0: not known.
 //
 //   bit  63                       2 1                             0
-//        |  number of the launch  | OldestLaunch, or one of these |
+//        |  number of the launch  | OldestLaunch, or a code below |
 //                    62                           2
 struct OldestLaunchBits {
-  static constexpr uint64_t kIsUntold = 0;
-  // The GPU has begun that launch and has not completed it.
-  static constexpr uint64_t kIsAtLaunch = 3;
+  static constexpr uint64_t kIsUntold = 0;    // in place of OldestLaunch::kUntold
+  static constexpr uint64_t kIsAtLaunch = 3;  // kBegun, and the launch is known to be incomplete
 
   static constexpr uint64_t Pack(uint64_t launch, OldestLaunch oldest, bool is_at_launch) {
     if (oldest == OldestLaunch::kUnknown) return 0;
@@ -46,7 +47,7 @@ struct Heartbeat {
   uint64_t launches_completed = 0;
   uint64_t oldest_inflight_ns = 0;  // monotonic, 0: nothing is in flight
   OldestLaunch oldest_launch = OldestLaunch::kUnknown;
-  bool is_at_oldest = false;  // kBegun only: that launch is known to be incomplete
+  bool is_at_oldest = false;  // with kBegun: that launch is known to be incomplete
 };
 
 template <typename Atomics>
@@ -58,7 +59,8 @@ class BasicHeartbeatCells {
                                                 heartbeat.oldest_launch, heartbeat.is_at_oldest));
     launches_completed_.publish(heartbeat.launches_completed);
   }
-  // Stores the enqueue time of the oldest operation in flight, where no events follow the launches.
+  // Stores the enqueue time of the oldest operation in flight, for communicators whose launches
+  // have no CUDA events behind them.
   void StoreOldest(uint64_t enqueue_ns) { oldest_inflight_ns_.store(enqueue_ns); }
 
   Heartbeat Read() const {
@@ -75,7 +77,7 @@ class BasicHeartbeatCells {
 
  private:
   Ordered<uint64_t, Atomics> launches_completed_;
-  Relaxed<uint64_t, Atomics> oldest_inflight_ns_;  // launch or enqueue time
+  Relaxed<uint64_t, Atomics> oldest_inflight_ns_;  // launch or enqueue time, monotonic
   Relaxed<uint64_t, Atomics> oldest_launch_;       // OldestLaunchBits
 };
 

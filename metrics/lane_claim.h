@@ -1,6 +1,7 @@
-// LaneClaim gives one thread at a time a lane, for the length of one callback.
+// LaneClaim gives a lane (one of the four sets of counters of a communicator) to one thread at a
+// time, for the length of one callback.
 //
-// A holder adds to its lane's cells without a read-modify-write (Relaxed and Ordered in
+// The holder adds to its lane's cells without a read-modify-write (Relaxed and Ordered in
 // atomic_cell.h). That is sound because it sees the cells as the previous holder left them: a
 // holder's release pairs with the next holder's acquire.
 //

@@ -1,6 +1,6 @@
-// LaneWriter writes a callback's numbers: it claims a lane of the communicator, adds to its cells,
-// and releases it. Only lane kLaunch also has writers without a claim: the threads that call and
-// launch (visit.h).
+// LaneWriter adds a callback's numbers to the communicator's record: it claims a lane (one of the
+// record's four sets of cells), adds to its cells, and releases it. Lane kLaunch also has writers
+// without a claim, each to cells of its own: the threads that call and launch (visit.h).
 //
 //   LaneWriter lane(segment, record, generation, LaneRole::kLaunch);
 //   if (lane.ok()) lane.Count(SeriesKey::Calls(...), 1, bytes);
@@ -11,7 +11,7 @@
 //
 // Thread: any. Cost: one compare-and-swap and one store for the claim; //bench:count_instructions
 // counts the instructions of whole callbacks. No lock, allocation, system call or wait. A held lane
-// is skipped. If all are held, the event is not measured: ok() is false and the caller counts it.
+// is skipped. If all are held, ok() is false: the caller counts the event as not measured.
 #ifndef METRICS_LANE_WRITER_H_
 #define METRICS_LANE_WRITER_H_
 
@@ -23,6 +23,7 @@
 
 namespace nccl_pulse {
 
+// Adds a latency to a histogram. `bus_bytes`: bytes by nccl-tests' bus bandwidth convention.
 inline void RecordInChunk(HistogramChunk& chunk, uint64_t duration_ns, uint64_t bytes,
                           uint64_t bus_bytes) {
   // All loads before all stores: a load that waits for the address of an earlier store (the
@@ -39,16 +40,17 @@ inline void RecordInChunk(HistogramChunk& chunk, uint64_t duration_ns, uint64_t 
   bucket.publish(count);
 }
 
-// Returns how many of a process' series are reserved for overflow series, so that the limit
-// includes them. Other series stop earlier.
+// Returns how many of the process' `series_limit` series are reserved for overflow series, which
+// count operations that get no series of their own.
 constexpr uint64_t SeriesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
 
-// kOther: calling and launching threads, for counts that have no cells outside of lanes.
+// Threads by what they do. Each role prefers its own lane. kLaunch: calling and launching threads.
+// kOther: the same threads, for counts that they may not write without a claim.
 enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2, kOther = 3 };
 
 class LaneWriter {
  public:
-  // Claims a lane of `record` if the record still has `generation`.
+  // Claims a lane of `record` if the record still has `generation` (record_life.h).
   LaneWriter(Segment& segment, CommunicatorRecord& record, uint32_t generation, LaneRole role)
       : segment_(segment), record_(record), lane_(&record.lanes[static_cast<int>(role)]) {
     if (__builtin_expect(!lane_->claim.TryClaim(), 0)) lane_ = ClaimOther(static_cast<int>(role));
@@ -70,17 +72,17 @@ class LaneWriter {
   // The lane's fixed counters. Only when ok().
   Lane& lane() { return *lane_; }
 
-  // Returns the cells of a counter series in lane kLaunch, whoever holds it. Null if the series has
-  // none and must be counted here. The cells stay valid while the record has this owner. Only when
-  // ok().
+  // Returns the cells of a counter series in lane kLaunch, for a thread that then adds to them
+  // without a claim. Null if there is no room for them; use Count then. The cells stay valid until
+  // the record is recycled. Only when ok().
   CounterPair* CellsOfLaunches(uint64_t key) {
     const int series = OwnSeries(key);
     return series < 0 ? nullptr
                       : CountersIn(record_.lanes[static_cast<int>(LaneRole::kLaunch)], series);
   }
 
-  // Adds to the two cells of a counter series. Calls without a series go to the lane's overflow.
-  // Only when ok().
+  // Adds to the two cells of a counter series (SeriesKey says what they count). Calls for which
+  // there is no series go to the lane's overflow. Only when ok().
   void Count(uint64_t key, uint64_t a, uint64_t b) {
     CounterPair* pair = FindCounters(key);
     if (__builtin_expect(pair == nullptr, 0)) return CountWithoutSeries(key, a, b);
@@ -123,8 +125,8 @@ class LaneWriter {
   void CountOverflow() { lane().overflowed_operations.publish_sum(1); }
   [[gnu::cold, gnu::noinline]] void CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b);
 
-  // No chunk: no series counts the operation. Operations redirected to an overflow series are
-  // counted already.
+  // Called if no chunk is free, so no series counts the operation. Operations redirected to an
+  // overflow series were counted as overflowed before.
   void CountUnlessCounted(int series, uint64_t key) {
     if (record_.series[series].key.load() == key) CountOverflow();
   }
@@ -152,11 +154,11 @@ class LaneWriter {
                                  57);  // 7 bits: kSeriesPerCommunicator
   }
 
-  // Returns the index of the key's entry. Past the budget: the index of the overflow entry in its
-  // place (counted as overflowed), or -1 if there is none.
+  // Returns the index of the key's entry. If the budget of series is used up, counts the operation
+  // as overflowed and returns the index of an overflow entry, or -1 if the kind has none.
   int FindSeries(uint64_t key) {
     uint32_t at = Hash(key);
-    // An entry's key never changes once set, and an index carries no other data.
+    // Relaxed: an entry's key never changes once set, and no other data depends on it.
     const uint64_t found = record_.series[at].key.load();
     if (__builtin_expect(found == key, 1)) return static_cast<int>(at);
     return FindOrAddSeries(key);

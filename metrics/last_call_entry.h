@@ -4,18 +4,19 @@
 //   word        bits
 //   sequence    0 never written; kWriting while it is written; else
 //               collectives so far (32) | number of the call on its communicator, from 1 (32)
-//   what        number among calls of its operation and size (32) | root or peer, plus one (12) |
-//               flags (4) | data type (8) | operation (8)
-//   bytes       stream tag (16) | bytes (48)
+//   what        number among calls of its operation and size class (32) | root or peer, plus one;
+//               0: not known (12) | flags (4) | data type (8) | operation (8)
+//   bytes       hash of the stream's handle (16) | bytes (48)
 //   launch      host time in 1024 ns, monotonic (48) | number of its launch (16); 0: not known
 //
-// `root` is passed with every collective, even if it has none. A rank above 4094 is not known.
+// NCCL passes a root with every collective, even if the operation has none. Ranks above 4094 do not
+// fit, and are stored as not known.
 //
 //   writer                                    reader
 //   sequence = kWriting, fence                sequence: if 0 or kWriting, no entry
 //   fields                                    copy of the fields
 //   sequence = the call's                     fence, sequence again: if changed, drop the copy
-//   launch, when it was made; peer            (the copy may or may not have them)
+//   launch, when it is made; peer             (the copy may or may not contain these)
 //
 // One writer at a time: NCCL serializes the calls and launches of a communicator, across threads.
 // So a launch is stored before its entry is used again, and no read-modify-write is needed. A
@@ -33,10 +34,10 @@
 namespace nccl_pulse {
 
 struct LastCallFields {
-  uint32_t op;  // indices into the name table, below 256
-  uint32_t datatype;
-  uint32_t kind_number;  // in its operation and size class, from 0: TimedCallFields::call_number
-  uint32_t flags;
+  uint32_t op;           // index into the name table (name_table.h), below 256
+  uint32_t datatype;     // likewise
+  uint32_t kind_number;  // among calls of its operation and size class, from 0
+  uint32_t flags;        // of LastCallBits
   uint64_t bytes;
   void* stream;
   int32_t root_or_peer = -1;  // -1: not known
@@ -45,13 +46,13 @@ struct LastCallFields {
 // Packs and unpacks the words of an entry.
 struct LastCallBits {
   static constexpr uint32_t kCollective = 1;    // else Send or Recv
-  static constexpr uint32_t kSameGroup = 2;     // as the previous call
+  static constexpr uint32_t kSameGroup = 2;     // in the same group as the previous call
   static constexpr uint32_t kCaptured = 4;      // into a CUDA graph
   static constexpr uint32_t kKindNumbered = 8;  // kind_number is known
 
   static constexpr uint64_t kMostBytes = (uint64_t{1} << 48) - 1;
 
-  static constexpr int kFlagsShift = 16;  // in `what`
+  static constexpr int kFlagsShift = 16;  // of word `what`
   static constexpr int kRootShift = 20;   // likewise
   static constexpr uint32_t kRootMask = 0xfff;
 
@@ -101,7 +102,7 @@ class BasicLastCallEntry {
     uint64_t what, bytes, launch;
   };
 
-  // Writes the entry. LastCallBits packs the words.
+  // Writes the entry. LastCallBits packs the words `what` and `bytes`. `numbers`: the new sequence.
   void Write(uint64_t numbers, uint64_t what, uint64_t bytes) {
     sequence_.store(kWriting, std::memory_order_relaxed);
     // Release: a reader that sees one of the new fields sees kWriting, or what came after it.
@@ -109,7 +110,7 @@ class BasicLastCallEntry {
     what_.store(what);
     bytes_.store(bytes);
     launch_.store(0);
-    sequence_.store(numbers, std::memory_order_release);  // with the fields
+    sequence_.store(numbers, std::memory_order_release);  // publishes the fields
   }
   // Sets the launch of the call in this entry. Relaxed: to a reader it is one more field of that
   // call.
@@ -144,24 +145,24 @@ class BasicLastCallEntry {
   Relaxed<uint64_t, Atomics> launch_;
 };
 
-// BasicLastCallChunks holds the chunks of a communicator's ring. A finalized communicator may lose
-// them to a live one during a read. A reader that copied entries therefore checks again that the
-// chunks have the same owner.
+// BasicLastCallChunks holds the numbers of the chunks (2 KiB each) that a communicator's ring
+// consists of. A finalized communicator may lose its chunks to a live one during a read. A reader
+// that copied entries therefore checks again that the chunks have the same owner.
 //
-// Thread: Set, TakeAway: one at a time (the runtime's lock); the others any.
+// Thread: Set, TakeAway: one at a time (the runtime's lock); other functions any.
 template <typename Atomics, uint32_t kChunks>
 class BasicLastCallChunks {
  public:
-  // Call before publishing the record's state.
+  // Sets the ring's chunk number `i`. Call before publishing the record's state.
   void Set(uint32_t i, uint16_t chunk) { chunks_[i].store(chunk); }
   uint16_t chunk(uint32_t i) const { return chunks_[i].load(); }
-  // Returns how many chunks the ring has. 0 is no chunk.
+  // Copies the chunk numbers and returns how many there are; the first 0 ends them.
   uint32_t Read(uint16_t (&chunks)[kChunks]) const {
     uint32_t count = 0;
     while (count < kChunks && (chunks[count] = chunks_[count].load()) != 0) ++count;
     return count;
   }
-  // After this the chunks may be zeroed and get another owner.
+  // Like Read, and empties the ring: its chunks may then be zeroed and get another owner.
   uint32_t TakeAway(uint16_t (&chunks)[kChunks]) {
     const uint32_t count = Read(chunks);
     for (Relaxed<uint16_t, Atomics>& chunk : chunks_) chunk.store(0);
@@ -169,7 +170,7 @@ class BasicLastCallChunks {
     Atomics::Fence(std::memory_order_release);
     return count;
   }
-  // True if entries copied since Read belong to this owner.
+  // True if entries copied since Read belong to this owner. `first`: Read's first chunk.
   bool HasStill(uint16_t first) const {
     Atomics::Fence(std::memory_order_acquire);  // orders the copies before the second read
     return chunks_[0].load() == first;

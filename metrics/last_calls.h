@@ -1,21 +1,21 @@
 // LastCalls writes a communicator's last calls into its record's ring (RecordWriter::Prepare).
 //
-// A ring consists of chunks of the segment with kLastCallsPerChunk entries each. An entry is
-// written with the call. Its launch time and number are added when the launch is counted, with the
-// same clock. A launch carries the calls of the last group. Calls stay without a launch if NCCL
-// does not report it, or if they are captured into CUDA graphs.
+// A ring consists of chunks of the segment with kLastCallsPerChunk entries each. The entry of a
+// call is written when the call is made. The time and number of its launch are added when the
+// launch is counted. A launch carries all calls of the last group. Calls stay without a launch if
+// NCCL does not report it, or if they are captured into CUDA graphs.
 //
-// A program may break the rule of one writer at a time. Calls before API v5 also come from NCCL's
-// host callback thread, and ncclCommAbort ends a communicator during its callbacks. So every
-// entry's address, including that of the call waiting for its launch, is derived from a number and
-// a chunk of a ring. Such a chunk is never used for anything else (Segment::TakeRingChunk). The
-// worst outcome is a wrong entry, in this or another ring.
+// A program may break the rule of one writer at a time (last_call_entry.h). Calls before API v5
+// also come from NCCL's host callback thread, and ncclCommAbort ends a communicator during its
+// callbacks. So the address of every entry, also of the call that waits for its launch, is derived
+// from a number and a chunk of a ring. Such a chunk is never used for anything else
+// (Segment::TakeRingChunk). The worst outcome is a wrong entry, in this or another ring.
 //
 // Fields are relaxed: NCCL orders the calls and launches of a communicator, and no other thread
 // reads them.
 //
 // Thread: as LastCallEntry; Begin and Close under the runtime's lock. Cost of Note and NoteLaunch
-// together: 47 instructions, ten stores (bench/count_instructions.py); one branch each without a
+// together: 47 instructions, ten stores (bench/count_instructions.py). One branch each without a
 // ring.
 #ifndef METRICS_LAST_CALLS_H_
 #define METRICS_LAST_CALLS_H_
@@ -29,15 +29,16 @@
 
 namespace nccl_pulse {
 
-// The next Send and the next Recv of a group to get a peer: their call numbers, minus one.
+// Positions at which NotePeer continues its search for calls of a group without a peer.
 struct PeerCursor {
   Relaxed<uint64_t> group;
-  Relaxed<uint32_t> next[2];
+  Relaxed<uint32_t> next[2];  // for Send and for Recv: a call number minus one
 };
 
 class LastCalls {
  public:
-  // Starts with the ring of a prepared record.
+  // Starts to write into the ring of `record`, which RecordWriter::Prepare has set; if it has none,
+  // nothing is written.
   void Begin(Segment& segment, CommunicatorRecord& record) {
     Close();
     group_.store(0);
@@ -56,8 +57,8 @@ class LastCalls {
     waiting_.store(kNone);
   }
 
-  // `what` and `bytes`: words of LastCallBits; kSameGroup is added. `group`: identifies the call's
-  // group; 0: not known.
+  // Adds a call to the ring. `what` and `bytes`: words packed by LastCallBits, without kSameGroup,
+  // which is set here. `group`: identifies the call's group; 0: not known.
   void Note(uint64_t what, uint64_t bytes, uint64_t group) {
     if (!IsOfGroup(group)) return NoteFirst(what, bytes, group);
     what |= LastCallBits::kSameGroup << LastCallBits::kFlagsShift;
@@ -85,11 +86,11 @@ class LastCalls {
   void Note(const LastCallFields& call, uint64_t group) {
     Note(LastCallBits::What(call), LastCallBits::Bytes(call.bytes, call.stream), group);
   }
-  // Leaves the last call, and earlier calls of its group, without a launch.
+  // Leaves the last call, and earlier calls of its group, without a launch, for example because
+  // they were captured.
   void ForgetLaunch() { waiting_.store(kNone); }
-  // Gives `peer` to the first call of operation `op` without a peer in the last group. NCCL may
-  // report a group's peers in another order. No effect for any other `group`: the call is not
-  // known.
+  // Sets `peer` on the last group's first call of operation `op` (Send or Recv) that has none. NCCL
+  // may report peers in another order than the calls. No effect if `group` is not the last group.
   [[gnu::noinline]] void NotePeer(uint32_t op, int32_t peer, uint64_t group, PeerCursor& cursor) {
     if (!IsOfGroup(group)) return;
     const auto calls = static_cast<uint32_t>(numbers_.load());
@@ -108,8 +109,8 @@ class LastCalls {
     }
     next.store(calls);
   }
-  // Notes the launch that carries the calls of the last group. `number`: among the communicator's
-  // launches.
+  // Adds a launch to the calls of the last group, which it carries. `number`: the launch's number
+  // on its communicator.
   void NoteLaunch(uint64_t monotonic_ns, uint64_t number) {
     const uintptr_t waiting = waiting_.load();
     const uint64_t launch = LastCallBits::Launch(monotonic_ns, number);
@@ -142,13 +143,13 @@ class LastCalls {
     // Calls of an earlier group stay without a launch.
     waiting_.store(waiting);
   }
-  // Called before a call that ends a chunk, as call number 2^32 does. Subtracts the carry of that
-  // call into the number of collectives, so that the two numbers wrap independently.
+  // Called before a call that ends a chunk. If that is call number 2^32, subtracts its carry into
+  // the number of collectives, so that the two numbers wrap independently.
   void PrepareWrap() {
     if (static_cast<uint32_t>(numbers_.load()) != UINT32_MAX) return;
     numbers_.store(numbers_.load() - (uint64_t{1} << 32));
   }
-  // Called after a call.
+  // Called after a call. Moves to the next chunk if the current one is full.
   void TurnChunk() {
     const auto calls = static_cast<uint32_t>(numbers_.load());
     if (calls % kLastCallsPerChunk == 0 && chunk_.load() != nullptr) chunk_.store(ChunkOf(calls));
@@ -160,7 +161,7 @@ class LastCalls {
     if (waiting != kGroup) first_.store(before);  // the number of the call before this one
     return kGroup;
   }
-  // Returns the chunk of call number `index` + 1; null if the ring has been given up.
+  // Returns the chunk of call number `index` + 1; null if the record no longer has a ring.
   [[gnu::cold, gnu::noinline]] LastCallChunk* ChunkOf(uint32_t index) const {
     Segment& segment = *segment_.load();
     const uint32_t place = index & mask_.load();
@@ -194,11 +195,11 @@ class LastCalls {
   Relaxed<LastCallChunk*>
       chunk_;                   // for the next call; null: no ring, or the communicator is closed
   Relaxed<uint64_t> group_;     // of the newest call
-  Relaxed<uint64_t> numbers_;   // of the newest call, LastCallFields
-  Relaxed<uintptr_t> waiting_;  // call or group without a launch yet
-  Relaxed<uint32_t> first_;     // number of the group's first call, if a group waits
+  Relaxed<uint64_t> numbers_;   // sequence of the newest call's LastCallEntry
+  Relaxed<uintptr_t> waiting_;  // address of the call that has no launch yet, kGroup, or kNone
+  Relaxed<uint32_t> first_;     // with kGroup: number of the group's first call
   Relaxed<uint16_t> mask_;      // number of entries in the ring, minus one
-  Relaxed<uint16_t> record_;    // owner of the ring
+  Relaxed<uint16_t> record_;    // index of the record that owns the ring
   Relaxed<Segment*> segment_;
 };
 static_assert(sizeof(LastCalls) == 48);

@@ -1,16 +1,18 @@
-// LongWait holds a communicator's longest pause that ended with progress, for one kind of last
-// call, and the time until which it excuses later pauses.
+// LongWait holds the longest pause of a communicator's work that ended with progress. A later pause
+// of about that length is then not reported as a hang. There is a LongWait for each operation and
+// size class that was called last before such a pause.
 //
 // Pauses of a job recur: for a checkpoint, an evaluation, the next request. A pause that does not
-// recur, as at the start of a job, must not excuse a hang hours later. So a pause counts for
-// kLongWaitRecurs times as long as work had run before it.
+// recur, as at the start of a job, must not excuse a hang hours later. So after a pause ended, it
+// counts for kLongWaitRecurs times as long as work had run before it.
 //
 //   word   bits
-//   what   longest, in microseconds (48) | last call during it, LastCall (16); 0: free
+//   what   length of the pause in microseconds (48) | last call before it, packed by LastCall in
+//          segment_layout.h (16); 0: free
 //   when   until when it counts (32) | end of the last similar pause (32); monotonic, seconds
 //
-// Thread: the background thread writes; any process reads. A reader gets the two words at different
-// moments, so it may pair a pause with the previous one's end.
+// Thread: the background thread writes; any process reads. A reader loads the two words one after
+// the other, so it may combine a pause with the times of the previous one.
 #ifndef METRICS_LONG_WAIT_H_
 #define METRICS_LONG_WAIT_H_
 
@@ -37,7 +39,8 @@ struct LongWait {
   }
   static constexpr uint64_t EndedNs(uint64_t when) { return (when & UINT32_MAX) * kSecondNs; }
   static constexpr uint64_t UntilNs(uint64_t when) { return (when >> 32) * kSecondNs; }
-  // Returns until when the pause counts. Work ran from `before_ns` to `begin_ns`.
+  // Returns the time until which the pause counts. Work ran from `before_ns` to `begin_ns`, when
+  // the pause began.
   static constexpr uint64_t CountsUntilNs(uint64_t before_ns, uint64_t begin_ns,
                                           uint64_t ended_ns) {
     return ended_ns + (begin_ns > before_ns ? kLongWaitRecurs * (begin_ns - before_ns) : 0);

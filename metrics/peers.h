@@ -1,4 +1,4 @@
-// PeersOf derives the peers of a communicator's work in flight from its last calls.
+// PeersOf finds the ranks with which a rank exchanges data in its Sends and Recvs in flight.
 //
 // Thread: any, no state. Cost: some microseconds for 256 calls.
 #ifndef METRICS_PEERS_H_
@@ -11,9 +11,9 @@
 
 namespace nccl_pulse {
 
-// `calls`: the rank's calls, oldest first. All peers are known if the launches in flight carry only
-// Send and Recv and each call's peer is known. A Send and Recv of a rank to itself may be absent:
-// NCCL does not report them if they are in place.
+// Returns the peers of the launches in flight. `calls`: the rank's last calls, oldest first. All
+// peers are known (are_known) if these launches carry only Send and Recv and each call's peer is
+// known. A rank's Send and Recv to itself may be absent: NCCL reports none in place.
 PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls,
                       const CommunicatorSnapshot& communicator);
 

@@ -1,5 +1,5 @@
-// RecordReader reads the communicators of one segment into a snapshot, trusting nothing. It is part
-// of segment_reader.h, which first checks the header, and restarts if a record is recycled.
+// RecordReader reads a segment's communicators into a snapshot, trusting nothing. ReadSegment
+// (segment_reader.h) uses it after checking the header, and restarts it if a record is recycled.
 //
 // Thread: any, one object per reading. Cost: a copy of the used parts. Errors: an unreadable
 // communicator is left out.
@@ -22,7 +22,7 @@ using CallbackCounts = std::array<uint64_t, kCallbackKinds>;
 
 class RecordReader {
  public:
-  // `most_bytes`: approximate limit of the snapshot.
+  // `most_bytes`: approximate limit of the snapshot's memory.
   RecordReader(const SegmentGeometry& geometry, int64_t realtime_offset_ns, uint64_t most_bytes,
                const ReadWish& wish = {});
 
@@ -42,12 +42,12 @@ class RecordReader {
   const std::string& Name(uint32_t id) const { return names_[id % kMaxNames]; }
   // Returns the operation of a row, see OperationRowOf.
   const std::string& RowName(uint32_t row) const;
-  // Reads the tag of a series of calls or latencies. False if the tag is not visible yet.
+  // Reads the user's tag of a series of calls or latencies. False if the tag is not visible yet.
   bool ReadUserTag(uint64_t key, std::string* out) const;
   // Call before the snapshot grows by `bytes`. False if that exceeds the limit.
   bool Take(uint64_t bytes);
-  // Returns a chunk that belongs to one lane of one series. A second claim of the same chunk fails.
-  // So a segment whose entries all name one chunk cannot multiply its reader's memory.
+  // Returns a chunk; null if it was returned before. No two entries share a chunk, so a hostile
+  // segment whose entries all name the same chunk cannot multiply its reader's memory.
   template <typename T>
   const T* ClaimChunk(uint16_t chunk);
   int64_t Realtime(uint64_t monotonic_ns) const;

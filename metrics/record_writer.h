@@ -1,6 +1,6 @@
 // RecordWriter makes every write to a communicator's record outside of lanes (lane_writer.h):
-// states, identity, heartbeat, and the ring of timed calls. The plugin, tests, benches and
-// simulated ranks all use this writer.
+// states, identity, progress of the GPU, and the ring of timed calls. The plugin, tests, benches
+// and simulated ranks all use this writer.
 //
 //   RecordWriter writer(segment, record);
 //   const uint32_t generation = writer.Prepare(identity);
@@ -8,9 +8,10 @@
 //   writer.Finalize(now_ns);    // -> kFinalized: its numbers stay readable
 //   writer.Recycle();           // -> kFree, as if never used
 //
-// Thread: the four above by one thread at a time (the runtime's lock). Readers may read meanwhile.
-// Callbacks and the background thread may still hold an older generation. The other functions name
-// their callers. An object is two references; make one where it is needed.
+// Thread: the four functions above by one thread at a time (the runtime's lock). Readers may read
+// meanwhile. Callbacks and the background thread may still hold an older generation
+// (record_life.h). The other functions name their callers. An object holds only two references;
+// make one where it is needed.
 //
 // Cost: Recycle waits up to about 30 ms for busy lanes; no other function waits or allocates.
 #ifndef METRICS_RECORD_WRITER_H_
@@ -53,7 +54,7 @@ class RecordWriter {
   // generation, with which lanes can be claimed from now on.
   uint32_t Prepare(const Identity& identity);
   void Publish(CompletionSource source);
-  // True if the next communicator gets a ring of last calls, or rings are off.
+  // True if there are chunks for another communicator's ring of last calls, or rings are off.
   static bool HasRoomForLastCalls(Segment& segment) {
     const SegmentHeader& header = segment.header();
     return header.last_call_chunks_used.load() + header.last_calls / kLastCallsPerChunk <=
@@ -61,8 +62,8 @@ class RecordWriter {
   }
   void Finalize(uint64_t now_ns);
 
-  // Frees the chunks of a finalized communicator's last calls for another one; the rest stays. Runs
-  // in an epoch of its own, like Recycle.
+  // Frees the chunks of a finalized communicator's last calls for another communicator; the rest of
+  // the record stays. Readers then read again, as after Recycle.
   void GiveUpLastCalls();
 
   // Frees a finalized record and its chunks. Its calls and callbacks move to the process' sums
@@ -70,7 +71,7 @@ class RecordWriter {
   // would write into the next communicator. The record is then unchanged; try again later.
   bool Recycle();
 
-  // ---- late identity; callbacks ----
+  // ---- late identity: called by callbacks ----
 
   // Sets the identity that API v1 to v3 give only with the first operation. Any thread, once.
   void Learn(uint64_t comm_id, const char* name, int32_t rank);
@@ -79,18 +80,19 @@ class RecordWriter {
 
   // ---- the ring of timed calls ----
 
-  // Caller holds a lane of the record, which makes a recycler wait. Also keeps the call if it is
-  // the agreed one of its second (agreed_call.h).
+  // Adds a call. Caller holds a lane of the record, which makes a recycler wait. Also keeps the
+  // call if it is the agreed call of its second (agreed_call.h).
   void AppendTimedCall(const TimedCallFields& call);
 
-  // ---- calls and followed launches; launching thread, without a lane ----
+  // ---- calls, and launches with a CUDA event behind them: launching thread, without a lane ----
 
+  // Stores the last call. `op`: operation.
   void NoteCall(NameId op, uint32_t size_class) { NoteCall(op | uint64_t{size_class} << 8); }
   void NoteCall(uint64_t op_and_size_class) {
     record_.followed.last_call.store(LastCall::Pack(op_and_size_class));
   }
-  // Call before the events that follow the launch, which publish it (heartbeat.h): completed
-  // launches never exceed made ones. `with_callback`: NCCL made a callback for it.
+  // Call before recording the launch's events, so that the count of completed launches never
+  // exceeds the count of launches (heartbeat.h). `with_callback`: NCCL reported the launch.
   void CountFollowedLaunch(uint64_t now_ns, bool with_callback) {
     if (__builtin_expect(with_callback, 1)) {
       record_.followed.callbacks_of(CallbackKind::kLaunch).add(1);
@@ -100,7 +102,7 @@ class RecordWriter {
   }
   void NoteLastLaunch(uint64_t now_ns) { record_.followed.last_launch_ns.store(now_ns); }
   uint64_t followed_launches() const { return record_.followed.launches.load(); }
-  // Returns the launches with a callback.
+  // Returns the number of launches with a callback.
   uint64_t reported_launches() const {
     return record_.followed.callbacks_of(CallbackKind::kLaunch).load();
   }
@@ -109,23 +111,27 @@ class RecordWriter {
   // Notes that a call was captured into a CUDA graph.
   void NoteCaptured() { record_.captured.store(1); }
 
-  // ---- heartbeat; background thread, holding a lane of the record ----
+  // ---- progress of the GPU: called by the background thread, holding a lane of the record ----
 
   void StoreHeartbeat(const Heartbeat& heartbeat);
-  // Stores the calls since the last launch that NCCL reported and since when they wait; 0: none.
-  // `in_group`: NCCL is known not to have ended the last call's group.
+  // Stores the number of calls since the last launch that NCCL reported (0: none), and the
+  // monotonic time at which they were first seen. `in_group`: NCCL is known not to have ended the
+  // last call's group.
   void StoreUnreportedCalls(uint64_t calls, uint64_t since_ns, bool in_group);
-  // Work paused for `waited_ns` until now and resumes. `last_call`: LastCall during the pause.
+  // Notes that work made no progress for `waited_ns` until now, and then resumed (long_wait.h).
+  // `last_call`: the last call before the pause, packed by LastCall.
   void NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now_ns);
   // Notes a driver error from which the context does not recover. The first one is kept.
   void NoteDriverError(uint32_t error, uint64_t now_ns);
+  // Replays of CUDA graphs with calls of the communicator.
   struct Graphs {
-    uint64_t new_replays = 0;
-    uint64_t in_flight = 0;
-    uint64_t moved_ns = 0;  // monotonic
+    uint64_t new_replays = 0;  // begun since the last call
+    uint64_t in_flight = 0;    // replays that have not passed their last stamp (graph_position.h)
+    uint64_t moved_ns = 0;     // when a replay was last seen to move, monotonic; 0: never
     GraphPosition position{};
   };
   void StoreGraphs(const Graphs& graphs);
+  // NCCL's own work counter; the fields are those of WorkSnapshot (snapshot.h).
   struct Work {
     WorkState state{};
     WorkRefutal refutal{};
@@ -136,9 +142,11 @@ class RecordWriter {
     uint64_t longest_pause_ns = 0;
   };
   void StoreWork(const Work& work);
-  // Call where no events follow the launches.
+  // Stores the enqueue time of the oldest operation in flight (0: none), for communicators whose
+  // launches have no CUDA events behind them.
   void StoreOldestOperation(uint64_t enqueue_ns);
-  // False if the source is no longer `from`: init and the background thread both change it.
+  // Changes the source from `from` to `to`. False, without effect, if it is no longer `from`: init
+  // and the background thread both change it.
   bool ChangeCompletionSource(CompletionSource from, CompletionSource to);
   CompletionSource completion_source() const {
     return static_cast<CompletionSource>(record_.completion_source.load());

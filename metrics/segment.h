@@ -23,7 +23,7 @@ class Segment {
  public:
   struct Options {
     uint64_t series_limit = 2048;  // hard limit on series of the whole process
-    uint32_t last_calls = 0;       // SegmentHeader::last_calls
+    uint32_t last_calls = 0;       // entries of each communicator's ring of last calls; 0: no rings
     bool allow_shared = true;      // false: use private memory at once (tests of the fallback)
   };
 
@@ -54,9 +54,9 @@ class Segment {
   }
   ChunkPool& chunks() { return *pool_; }
 
-  // Populates the record's memory and that of all before it. False (less is measured) if the kernel
-  // refuses. Records from header().records_present on must not even be read: a read can make the
-  // kernel allocate, and a failed allocation is SIGBUS.
+  // Populates the memory of the record and of all records before it. False (less is measured) if
+  // the kernel refuses. Records from header().records_present on must not even be read: a read can
+  // make the kernel allocate, and a failed allocation is SIGBUS.
   bool PopulateRecord(uint32_t index);
 
   // Refills the reserve of free chunks to `reserve`, populating at most `step` now. False if the
@@ -65,9 +65,9 @@ class Segment {
 
   // Zeroes a chunk and frees it. The caller has made sure that no thread still writes it.
   void RecycleChunk(uint16_t chunk);
-  // Returns a chunk for a ring of last calls; kNoChunk if there is none. It does not come from the
-  // reserve. It stays a ring chunk for good: a thread may still write into the ring that gave it
-  // back. Both under the runtime's lock.
+  // TakeRingChunk returns a chunk for a ring of last calls; kNoChunk if there is none. It does not
+  // come from the reserve. It stays a ring chunk for good, because a thread may still write into
+  // the ring that gave it back. Call both functions under the runtime's lock.
   uint16_t TakeRingChunk();
   void GiveRingChunkBack(uint16_t chunk);
 
@@ -98,7 +98,7 @@ class Segment {
   Relaxed<size_t> populated_bytes_{0};
   std::unique_ptr<ChunkPool::Link[]> links_;
   std::unique_ptr<ChunkPool> pool_;
-  // Ring chunks without a ring. Under the runtime's lock.
+  // Ring chunks that no ring has now. Under the runtime's lock.
   uint16_t ring_chunks_[kMostLastCallChunks];
   uint32_t free_ring_chunks_ = 0;
 };

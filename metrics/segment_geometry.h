@@ -1,4 +1,5 @@
-// SegmentGeometry says where the parts of a checked segment lie. Part of segment_reader.h.
+// SegmentGeometry says where the parts of a segment lie, after ReadSegment (segment_reader.h) has
+// checked its header.
 //
 // Thread: any. Cost: some loads. Errors: a readable sentence.
 #ifndef METRICS_SEGMENT_GEOMETRY_H_
@@ -13,7 +14,7 @@
 
 namespace nccl_pulse {
 
-// Reads a plain field exactly once; another process may be changing it.
+// Reads a non-atomic field exactly once; another process may be changing it.
 template <typename T>
 T ReadOnce(const T& field) {
   T value;
@@ -24,18 +25,19 @@ T ReadOnce(const T& field) {
 struct SegmentGeometry {
   const uint8_t* base;
   uint32_t communicators;    // capacity of the segment
-  uint32_t records_present;  // records that may be touched
+  uint32_t records_present;  // records whose memory is populated; only these may be read
   uint32_t chunks;
   uint64_t chunks_offset;
   SegmentExtents extents;
 
-  // Null if no memory is behind it.
+  // Returns a record; null if it has no memory behind it (SegmentExtents).
   const CommunicatorRecord* Record(uint32_t index) const;
-  // Null also if there is no such chunk.
+  // Returns a chunk; null if it does not exist, or has no memory behind it.
   const void* Chunk(uint16_t chunk) const;
 };
 
-// Returns false if the geometry differs from this version's, except in the number of chunks.
+// Fills `geometry` from the segment's header. False if it differs from this version's geometry,
+// except in the number of chunks.
 bool CheckGeometry(const void* base, size_t bytes, const SegmentExtents& extents,
                    SegmentGeometry* geometry, std::string* error);
 

@@ -25,7 +25,7 @@
 //   |               of each lane ---+---+
 //   +-------------------------------+
 //   | TimedCall[32]     ring        |
-//   | TimedCall[32]     of moments  |
+//   | TimedCall[32]     agreed      |
 //   +-------------------------------+
 //
 // WHO WRITES WHAT
@@ -33,7 +33,7 @@
 //                           rare paths; geometry and records_present: Segment
 //   names                   init and callbacks, append only
 //   CommunicatorRecord      RecordWriter (record_writer.h): init, finalize and the background
-//                           thread; followed and captured: the launching thread
+//                           thread; fields `followed` and `captured`: the launching thread
 //   Chunk of last calls      the calling and the launching thread, LastCalls (last_calls.h)
 //   Lane and its cells      the lane's holder, LaneWriter (lane_writer.h). A lane
 //                           (docs/architecture.md) has one writer at a time. One compare-and-swap
@@ -48,8 +48,8 @@
 //
 // STATES of a record
 //   kFree ---> kLive ---> kFinalized ---> kFree ...
-//        publish    finalize       recycle: ten minutes after the end, or when its record or its
-//                                  series are needed, the oldest first
+//        publish    finalize       recycle: ten minutes after the communicator's end, or when the
+//                                  record or its series are needed, the oldest first
 // Cells only grow while the record's generation is unchanged. Recycling changes the generation
 // before anything else. A reader compares the generation before and after its copy (record_life.h).
 //
@@ -84,11 +84,11 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
                   std::atomic<uint16_t>::is_always_lock_free,
               "atomics in shared memory must not hide a lock");
 
-// A number that grows while its owner lives. Its writer publishes it after the fields that belong
-// to it.
+// A counter, or another number with release and acquire. Its writer publishes it after the fields
+// that belong to it.
 using Cell = Ordered<uint64_t>;
 
-// Zeroes a field, as if never used. Relaxed: ordered by whoever publishes what comes next.
+// Zeroes a field, as if never used. Relaxed: the next publication of the record or lane orders it.
 template <typename T>
 void ResetField(Relaxed<T>& field) {
   field.store(0);
@@ -103,7 +103,7 @@ void ResetFields(Fields&... fields) {
   (ResetField(fields), ...);
 }
 
-inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
+inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // in memory: "NCCLULS1"
 inline constexpr uint32_t kSegmentVersion = 14;
 
 inline constexpr int kLanes = 4;
@@ -139,7 +139,8 @@ struct SegmentHeader {
   uint32_t name_count;
   uint32_t shared_memory;  // 1: sealed memfd, 0: private memory
 
-  // Process identity, written before the segment is handed to any reader.
+  // Process identity, written before the segment is handed to any reader. ProcessSnapshot
+  // (snapshot.h) explains these fields.
   int32_t pid;
   int32_t nccl_api_version;
   uint32_t event_mask;
@@ -155,61 +156,62 @@ struct SegmentHeader {
   char duration_source[16];  // "stream", "kernel", "none"
 
   int64_t start_realtime_ns;
-  // Times in cells are CLOCK_MONOTONIC; realtime = monotonic + this. Renewed by the background
-  // thread, so a step of the wall clock moves the exported timestamps and nothing else.
+  // CLOCK_REALTIME minus CLOCK_MONOTONIC. Times in cells are monotonic. Renewed by the background
+  // thread, so a step of the wall clock moves only the exported timestamps.
   Relaxed<int64_t> realtime_offset_ns;
-  Cell last_poll_monotonic_ns;
+  Cell last_poll_monotonic_ns;  // last iteration of the background thread
 
-  Relaxed<int32_t> sampling_exponent;  // -1: no stream timing
-  uint32_t pid_namespace;              // inode; 0: the system's own, or unknown
-  Cell series_used;
-  uint64_t series_limit;
-  Cell sampled_callbacks;
-  Cell sampled_callback_ns;
-  Cell ignored[32];  // by IgnoredReason
+  Relaxed<int32_t> sampling_exponent;  // n: one call in 2^n is timed on the stream; -1: none is
+  uint32_t pid_namespace;              // its inode; 0: the initial PID namespace, or unknown
+  Cell series_used;                    // series taken from the process' budget
+  uint64_t series_limit;               // that budget
+  Cell sampled_callbacks;              // callbacks whose cost was measured
+  Cell sampled_callback_ns;            // total time of these callbacks
+  Cell ignored[32];                    // by IgnoredReason
 
-  // A reader that sees it change starts over, so that callbacks are never missing between their
-  // record and this sum.
+  // A reader that sees it change starts over. So it never misses counts that are being moved from a
+  // record to the sums over recycled communicators.
   RecycleEpoch recycle_epoch;
   Cell recycled_callbacks[6];  // by CallbackKind, of communicators whose record was recycled
 
-  // Total time during which network steps were watched, 0: never. Background thread.
+  // Total time during which network steps were watched. Written by the background thread.
   Cell network_observed_ns;
 
   Relaxed<uint32_t> poller_state;  // PollerState
   // Changes of the event mask by another tool (NCCL's RAS can, from 2.31 on): the events common to
-  // all changed masks (0: none), and the number of changes. Background thread.
+  // all changed masks (0: none), and the number of changes. Written by the background thread.
   Relaxed<uint32_t> foreign_event_mask;
   Cell event_mask_changes;
 
-  // Calls of recycled communicators, so that the process' totals never decrease. By operation, rows
-  // as in OperationRowOf. See recycle_epoch.
+  // Number of recycled communicators, and their calls and bytes, so that the process' totals never
+  // decrease. By operation: OperationRowOf (name_table.h) is the index.
   Cell recycled_communicators;
   Cell recycled_calls[kOperationRows];
   Cell recycled_bytes[kOperationRows];
 
-  Cell graph_captures[kCaptureFates];  // by CaptureFate. Background thread
+  Cell graph_captures[kCaptureFates];  // by CaptureFate; written by the background thread
 
-  // The user's tags in order of appearance; 0: free. Each is written once. user_tags.h
+  // The user's tags in order of appearance (user_tags.h); 0: free. Each is written once.
   Relaxed<uint64_t> user_tags[kMaxUserTags];
 
   char completion_source[16];                    // "stream", "proxy", "kernel", "none"
-  char static_labels[kStaticLabelsBytes];        // the user's, "name=value,name=value"
+  char static_labels[kStaticLabelsBytes];        // set by the user, "name=value,name=value"
   char nccl_environment[kNcclEnvironmentBytes];  // plugin/runtime/nccl_environment.h
 
-  // Entries of each communicator's ring of last calls: 0, or full chunks, a power of two of them.
+  // Entries of each communicator's ring of last calls, in full chunks (a power of two); 0: none.
   uint32_t last_calls;
-  Relaxed<uint32_t> last_call_chunks_used;  // chunks that the rings hold; init lock
+  Relaxed<uint32_t> last_call_chunks_used;  // chunks in all rings; written under the init lock
 
-  // Background thread.
+  // Written by the background thread.
   Cell commands[kCommandResults];      // commands to the process, by CommandResult
   Relaxed<uint32_t> changed_settings;  // bit n: LiveSetting n differs from its value at the start
 
-  Cell counters_read_monotonic_ns;  // by "pulse-work"; 0: no such thread
+  // Last iteration of thread "pulse-work", which reads NCCL's work counters; 0: no such thread.
+  Cell counters_read_monotonic_ns;
 
-  // The user's threshold for a hang; 0: none was set. Init, then the background thread.
+  // The user's threshold for a hang; 0: none. Written in init, then by the background thread.
   Relaxed<uint32_t> hang_after_seconds;
-  // Communicators without a record: there was no room when they were made. Init lock.
+  // Communicators without a record, because none was free. Written under the init lock.
   Relaxed<uint32_t> unmeasured_communicators;
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
@@ -220,7 +222,7 @@ inline constexpr uint64_t kNamesBytes = kMaxNames * sizeof(NameEntry);
 // ---- series -------------------------------------------------------------------------------------
 
 struct SeriesEntry {
-  Relaxed<uint64_t> key;            // SeriesKey, 0: free. The key carries no other data
+  Relaxed<uint64_t> key;            // SeriesKey; 0: free. No other data depends on it
   Ordered<uint16_t> chunk[kLanes];  // histogram chunk of each lane, kNoChunk: none yet
 
   void Reset() { ResetFields(key, chunk); }
@@ -231,15 +233,15 @@ static_assert(sizeof(SeriesEntry) == 16);
 // --------------------------------------------------------------------------------------
 
 struct HistogramChunk {
-  Cell cells[kHistogramCells];
-  Cell sum_ns;
-  Cell bytes;
-  Cell bus_bytes;
+  Cell cells[kHistogramCells];  // histogram_geometry.h
+  Cell sum_ns;                  // total of the durations
+  Cell bytes;                   // of the timed operations
+  Cell bus_bytes;               // by nccl-tests' bus bandwidth convention
 };
 static_assert(sizeof(HistogramChunk) <= kChunkBytes);
 
 struct CounterPair {
-  Cell a, b;
+  Cell a, b;  // series_key.h says what they count
 };
 struct CounterChunk {
   CounterPair series[kSeriesPerCommunicator];
@@ -257,14 +259,14 @@ struct Lane {
   LaneClaim claim;
   Ordered<uint16_t> counter_chunk;  // kNoChunk: none yet
   uint16_t reserved0;
-  Cell callbacks[6];  // by CallbackKind
-  Cell launches;
-  Cell last_launch_ns;  // monotonic; the largest over the lanes counts
-  Cell last_completion_ns;
+  Cell callbacks[6];           // by CallbackKind
+  Cell launches;               // that no CUDA event follows, see FollowedLaunches
+  Cell last_launch_ns;         // monotonic; the latest of all lanes is valid
+  Cell last_completion_ns;     // likewise
   Cell overflowed_operations;  // operations without a series of their own
   Cell network_bytes[2];       // by NetworkDirection, of watched steps
   Cell network_wait_ns[6];     // by NetworkWait
-  // Calls without a kCalls series, and their bytes. This overflow needs no entry and no chunk. Also
+  // Calls for which there was no kCalls series (SeriesKind), and their bytes. These calls are also
   // part of overflowed_operations.
   Cell overflowed_calls;
   Cell overflowed_bytes;
@@ -280,7 +282,8 @@ struct Lane {
 };
 static_assert(sizeof(Lane) == 192, "whole cache lines: neighbours do not share");
 
-// The last call: 1 + the operation's name | size class << 8. 0: none yet.
+// Packs operation (index into the name table) and size class of the last call: op + 1 |
+// size_class << 8. 0: none yet.
 struct LastCall {
   static constexpr uint64_t Pack(uint32_t op, uint32_t size_class) {
     return Pack(uint64_t{op} | uint64_t{size_class} << 8);
@@ -291,15 +294,16 @@ struct LastCall {
   static constexpr uint32_t SizeClass(uint64_t bits) { return bits >> 8 & 0xff; }
 };
 
+// The callbacks that FollowedLaunches counts.
 inline constexpr CallbackKind kFollowedCallbacks[] = {CallbackKind::kApi, CallbackKind::kLaunch,
                                                       CallbackKind::kOperation};
 
-// The last call and the followed launches. NCCL serializes the calls and the launches of a
-// communicator, so each cell has one writer at a time without a lane. Lanes count the other
-// launches. An eager operation counts everything but its series in this cache line.
+// The last call, and the launches that are followed by a CUDA event. NCCL serializes the calls and
+// the launches of a communicator, so each cell has one writer at a time without a lane. Lanes count
+// other launches. An eager (uncaptured) operation is counted here, except for its series.
 struct FollowedLaunches {
   Cell launches;
-  Cell callbacks[3];                 // of kFollowedCallbacks, except the ones counted in lanes
+  Cell callbacks[3];                 // of kFollowedCallbacks; lanes may count more of each
   Relaxed<uint64_t> last_launch_ns;  // monotonic
   Relaxed<uint64_t> last_call;       // LastCall
   uint64_t reserved[2];
@@ -310,7 +314,7 @@ struct FollowedLaunches {
 };
 static_assert(sizeof(FollowedLaunches) == 64, "a cache line: lanes do not share");
 
-// CommunicatorRecord::work_status: state:8 | refutal:8 | are_operations_known:1 | is_being_proven:1.
+// Packs CommunicatorRecord::work_status: state (bits 0 to 7), refutal (8 to 15), two flags.
 struct WorkStatus {
   static constexpr uint64_t Pack(WorkState state, WorkRefutal refutal, bool are_operations_known,
                                  bool is_being_proven) {
@@ -323,7 +327,8 @@ struct WorkStatus {
   static constexpr bool IsBeingProven(uint64_t bits) { return (bits >> 17 & 1) != 0; }
 };
 
-// CommunicatorRecord::unreported_calls: calls:63 | NCCL has not ended the last call's group:1.
+// CommunicatorRecord::unreported_calls: number of calls (63 bits) | flag kInGroup: NCCL is known
+// not to have ended the last call's group.
 struct UnreportedCallsBits {
   static constexpr uint64_t kInGroup = uint64_t{1} << 63;
 };
@@ -334,43 +339,42 @@ struct CommunicatorRecord {
   Relaxed<int32_t> rank;
   Relaxed<int32_t> nranks;
   Relaxed<int32_t> nnodes;
-  Relaxed<uint32_t> index;
+  Relaxed<uint32_t> index;         // number of the communicator in its process
   Relaxed<uint32_t> kernel_trust;  // TrustState
-  Relaxed<uint32_t> series_count;
+  Relaxed<uint32_t> series_count;  // used entries of `series`
   Relaxed<int64_t> finalized_monotonic_ns;
   Relaxed<int64_t> init_realtime_ns;
-  Relaxed<uint64_t> next_timed_call;
-  HeartbeatCells heartbeat;             // background thread
+  Relaxed<uint64_t> next_timed_call;    // number of timed calls so far
+  HeartbeatCells heartbeat;             // written by the background thread
   Relaxed<uint32_t> completion_source;  // CompletionSource
-  Relaxed<uint32_t> captured;           // launching thread
+  Relaxed<uint32_t> captured;           // 1: calls were captured; written by the launching thread
   char name[128];  // identity strings: zero-terminated, written by CopyToShared
   char gpu[16];
   char uuid[48];
   char pci_bus_id[32];
   Relaxed<int32_t> nccl_api_version;  // of the communicator's NCCL; a process may have several
-  Relaxed<uint32_t> event_mask;       // as written to this NCCL
-  // Calls since the last launch that NCCL reported, as the background thread last saw them, and
-  // since when; 0: none. Their launches are not visible, or have not been made.
+  Relaxed<uint32_t> event_mask;       // NCCL's profiler event mask, as the plugin wrote it
+  // Calls since the last launch that NCCL reported (0: none): they were not launched, or NCCL does
+  // not report their launches. `unreported_since_ns`: when the background thread first saw them.
   Cell unreported_calls;                  // UnreportedCallsBits
-  Relaxed<uint64_t> unreported_since_ns;  // monotonic; published by the calls
-  // The longest pauses of the oldest launch in flight that ended, by the last call during the
-  // pause. Background thread.
+  Relaxed<uint64_t> unreported_since_ns;  // monotonic; published by unreported_calls
+  // The longest pauses that ended with progress. Written by the background thread.
   LongWait long_waits[kLongWaits];
-  // Replays of CUDA graphs (CommunicatorSnapshot). Background thread. The time is stored first and
-  // read last: a reader that sees a new value of the others also sees a recent time.
+  // Replays of CUDA graphs (CommunicatorSnapshot). Written by the background thread. The time is
+  // stored first and read last: a reader that sees the other values also sees a recent time.
   Cell graph_replays;
   Cell graph_replays_in_flight;
   Cell graph_captures;  // GraphPosition, with graph_calls
   Cell graph_calls;
   Relaxed<uint64_t> graph_moved_ns;  // monotonic
-  // Chunks of the ring of last calls; kNoChunk after the last one. Published with the state.
+  // Chunks of the ring of last calls, ended by kNoChunk. Published with the state.
   BasicLastCallChunks<StdAtomics, kLastCallChunks> last_call_chunks;
-  // The first driver error from which the context does not recover (driver_error.h), 0: none; and
-  // when it was seen. Background thread.
+  // The first driver error from which the CUDA context does not recover (driver_error.h; 0: none),
+  // and when it was seen. Written by the background thread.
   Cell driver_error;
-  Relaxed<uint64_t> driver_error_ns;  // monotonic; published by the error
-  // NCCL's own work counter (plugin/cuda/work_proof.h). Background thread. Times are stored first
-  // and read last, as for replays.
+  Relaxed<uint64_t> driver_error_ns;  // monotonic; published by driver_error
+  // NCCL's own work counter (plugin/cuda/work_proof.h). Written by the background thread. Times are
+  // stored first and read last, as for replays.
   Cell work_status;                 // WorkStatus
   Cell work_operations;             // executed by replays of graphs
   Relaxed<uint64_t> work_moved_ns;  // monotonic
@@ -379,11 +383,11 @@ struct CommunicatorRecord {
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
   TimedCall timed_calls[kTimedCalls];
-  // The agreed call of each second (agreed_call.h), by the second's number.
+  // The agreed call of each second (agreed_call.h). Index: the second, modulo kMoments.
   TimedCall calls_of_moments[kMoments];
 
-  // Zeroes everything but its life and the claims of its lanes. Caller holds all lanes. Relaxed:
-  // published with the lanes, and with the state.
+  // Zeroes everything but `life` and the claims of the lanes. Caller holds all lanes. Relaxed:
+  // their release, or the next Publish, publishes the zeros.
   void Reset() {
     ResetFields(comm_id, rank, nranks, nnodes, index, kernel_trust, series_count,
                 finalized_monotonic_ns, init_realtime_ns, next_timed_call, completion_source,

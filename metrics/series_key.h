@@ -1,5 +1,5 @@
-// SeriesKey packs the key of a series within its communicator into 64 bits, so that one
-// compare-and-swap enters it. It is never 0: bit 63 is always set.
+// SeriesKey packs the key of a series (a histogram, or a pair of counters) of a communicator into
+// 64 bits, so that one compare-and-swap enters it. It is never 0: bit 63 is always set.
 //
 //   bits      63  39:32         31:24  23:16           15:8         7:0        cells {a, b}
 //   ---------------------------------------------------------------------------------------------
@@ -16,9 +16,9 @@
 // the user's tag in bits 47:40, numbered by user_tags.h; 0: none.
 //
 // The untimed reason is the reason why these operations have no duration (UntimedReason), or
-// kTimed. If it is known when the operation is counted, it is in the kAlgorithm series, at no cost
-// for the callback. If it is known later, or there is no algorithm, a kUntimed series counts the
-// operation. A reader adds the two.
+// kTimed. If it is known when the operation is counted, it is part of the kAlgorithm key, at no
+// cost for the callback. If it is known later, or there is no algorithm, a kUntimed series counts
+// the operation. A reader adds both kinds.
 //
 // Thread: pure functions.
 #ifndef METRICS_SERIES_KEY_H_
@@ -32,16 +32,16 @@ namespace nccl_pulse {
 
 enum class SeriesKind : uint8_t {
   kCalls = 1,
-  kAlgorithm = 2,
+  kAlgorithm = 2,  // operations by algorithm and protocol
   kLatency = 3,
-  kUntimed = 4,
-  kUncompleted = 5,
-  kReplayed = 6,   // executed by replays of CUDA graphs
-  kComposite = 7,  // AlltoAll, Gather, Scatter; kCalls has the Send and Recv that they consist of
+  kUntimed = 4,      // operations without a duration
+  kUncompleted = 5,  // operations with network or kernel activity but no observed end
+  kReplayed = 6,     // executed by replays of CUDA graphs
+  kComposite = 7,    // AlltoAll, Gather, Scatter; kCalls has the Send and Recv that they consist of
 };
 
 struct SeriesKey {
-  // In place of an UntimedReason: the operations are timed.
+  // Used in place of an UntimedReason if the operations have durations.
   static constexpr UntimedReason kTimed{0};
 
   // ---- one for each kind ----
@@ -93,10 +93,10 @@ struct SeriesKey {
   static constexpr bool IsCaptured(uint64_t key) { return (key & 0xff) != 0; }
   static constexpr uint32_t Protocol(uint64_t key) { return key & 0xff; }
 
-  // Returns the overflow key that replaces `key` past the budget. It keeps the kind of latency and
-  // the untimed reason, and loses operation and size. Not for kCalls, whose overflow has its own
-  // cells in the lane, nor for kComposite, whose parts are counted anyway. `overflow_op`,
-  // `overflow_size`: name and size class of overflow series.
+  // Returns the overflow key that replaces `key` if the budget of series is used up. It keeps the
+  // kind of latency and the untimed reason, and loses operation and size. Not for kCalls, which
+  // overflow into fixed cells of the lane, nor for kComposite, whose parts are counted anyway.
+  // `overflow_op`, `overflow_size`: name and size class of overflow series.
   static constexpr uint64_t Overflow(uint64_t key, uint32_t overflow_op, uint32_t overflow_size) {
     switch (Kind(key)) {
       case SeriesKind::kAlgorithm:

@@ -12,10 +12,10 @@
 namespace nccl_pulse {
 
 inline constexpr int kSizeClasses = 11;
-// Size label of overflow series, see SeriesKey.
+// Size class of overflow series (SeriesKey::Overflow).
 inline constexpr int kOverflowSizeClass = 15;
 
-// bytes -> 0 ("le_4KiB") ... 9 ("le_1GiB"), 10 ("gt_1GiB").
+// Returns 0 ("le_4KiB") ... 9 ("le_1GiB"), 10 ("gt_1GiB").
 inline int SizeClassOf(uint64_t bytes) {
   constexpr int kFirstClassLog2 = 12;  // 4 KiB
   if (bytes <= (uint64_t{1} << kFirstClassLog2)) return 0;

@@ -1,16 +1,17 @@
-// TimedCall is one entry of the ring of last timed calls. Any thread that holds a lane may write an
-// entry, and any process may read it.
+// TimedCall is one entry of a communicator's ring of last timed calls (calls with a duration). Any
+// thread that holds a lane (lane_claim.h) may write an entry, and any process may read it.
 //
-//   sequence    0 never written; kWriting during a write; else 1 + the call's number
+//   sequence    0 never written; kWriting during a write; else 1 + the call's number among the
+//               communicator's timed calls
 //
 //   writer                                    reader
 //   swap sequence for kWriting, fence         sequence: if 0 or kWriting, no entry
 //   fields                                    copy of the fields
 //   sequence = 1 + number                     fence, sequence again: if changed, drop the copy
 //
-// Numbers are assigned in order. So two writers meet in one entry only if one of them was preempted
-// for a whole turn of the ring. The second one then gives way: a missing call is better than a
-// mixture of two.
+// Call number n is written to entry n modulo the ring's size. So two writers meet in one entry only
+// if one of them was preempted for a whole turn of the ring. The second writer then gives way: a
+// missing call is better than a mixture of two.
 //
 // Thread: Write: any, never waits; Read: any. Cost of Write: one compare-and-swap and five stores.
 // Explored by tests/model/timed_call_test.cc.
@@ -25,14 +26,14 @@
 namespace nccl_pulse {
 
 struct TimedCallFields {
-  uint32_t op;  // index into the name table, below 256
+  uint32_t op;  // index into the name table (name_table.h), below 256
   LatencyKind kind;
   uint32_t size_class;
+  // Identifies the call on all ranks. kDurationStream: number among calls of its operation and size
+  // class, from 0. kDurationGraph: number of the replay. Otherwise: NCCL's seqNumber.
   uint32_t call_number;
   uint64_t bytes, duration_ns, end_monotonic_ns;
-  // For a launch in a CUDA graph: the graph's number, modulo 256. The call number is then the
-  // number of the replay.
-  uint32_t graph = 0;
+  uint32_t graph = 0;  // kDurationGraph: the graph's number, modulo 256
 };
 
 // A call's fields in 64 bits:
@@ -61,7 +62,8 @@ class BasicTimedCall {
     uint64_t key, bytes, duration_ns, end_monotonic_ns;
   };
 
-  // False, without effect, if another thread is writing here or the entry has a later call.
+  // Writes the communicator's timed call number `number`, from 0. False, without effect, if another
+  // thread is writing this entry or it has a later call.
   bool Write(uint64_t number, const TimedCallFields& call) {
     uint64_t before = sequence_.load(std::memory_order_relaxed);  // the swap checks it
     if (before == kWriting || before > number) return false;

@@ -3,7 +3,7 @@
 //
 //   0                     no tag, or tags are not shown
 //   1 ... kMaxUserTags    SegmentHeader::user_tags[number - 1]
-//   kOtherUserTag         any tag after all places were taken
+//   kOtherUserTag         any other tag, once all places are taken
 //
 // Thread: IdOf any, lock-free, no allocation; SetLimit before the first callback.
 // Cost: a linear search through the known tags, for tagged calls only.
@@ -27,6 +27,7 @@ class UserTags {
   // Sets how many tags are distinguished, at most kMaxUserTags; 0: tags are not shown.
   void SetLimit(int limit) { limit_ = limit; }
 
+  // Returns the number of the user's `tag`; 0 if `tag` is 0.
   UserTagId IdOf(uint64_t tag) {
     if (limit_ == 0 || tag == 0) return 0;
     for (int place = 0; place < limit_; ++place) {

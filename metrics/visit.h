@@ -1,16 +1,16 @@
-// Visit lets the threads that call and launch write to a record without a claim, while keeping the
-// recycler out.
+// Visit lets the threads that call and launch write to a communicator's record without claiming a
+// lane (lane_claim.h), while the record cannot be recycled for another communicator.
 //
-// NCCL serializes the calls of a communicator, and its launches. So each cell they add to has one
-// writer at a time without a lane's claim (lane_claim.h). A claim would be the only
-// read-modify-write in these callbacks, but it also keeps the recycler out. A visit keeps it out at
-// a lower cost, because the recycler executes the full fence for both sides:
+// NCCL serializes the calls of a communicator, and its launches. So each cell that these threads
+// add to has one writer at a time without a claim. A claim would be the only read-modify-write in
+// these callbacks, but it also keeps the recycler out. A visit keeps the recycler out at a lower
+// cost, because the recycler executes the full fence for both sides:
 //
 //   visitor, in a callback                recycler, after the communicator was closed
 //   there = 1
 //   light fence                           heavy fence
 //   is the communicator still valid?      there == 0: no visitor is there, and none will come
-//   no: there = 0, and nothing else       else another attempt, later
+//   no: there = 0, and write nothing      else another attempt, later
 //   ...
 //   there = 0
 //

@@ -22,7 +22,8 @@ inline uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
 
 class TestSegment {
  public:
-  // Makes room for `series_limit` series, `chunks` ready chunks, and rings of `last_calls` entries.
+  // Makes room for `series_limit` series, populates `chunks` chunks, and gives each communicator a
+  // ring of `last_calls` entries.
   explicit TestSegment(uint64_t series_limit = 2048, uint32_t chunks = 256,
                        uint32_t last_calls = 0);
 

@@ -16,8 +16,7 @@
 
 namespace nccl_pulse::abi {
 
-// Returns a set of bits. Any one of them enables this event. `event` is a single bit, at most
-// kEventKernelPhase.
+// Returns the mask bits of which each enables `event`, a single bit up to kEventKernelPhase.
 constexpr uint32_t BitsThatBring(uint64_t event) {
   constexpr uint32_t kProxyOps = kEventProxyOp | kEventProxyStep | kEventNetPlugin;
   constexpr uint32_t kColl = kEventColl | kProxyOps | kEventKernelCh;
@@ -44,7 +43,7 @@ constexpr uint32_t BitsThatBring(uint64_t event) {
   return kBits[static_cast<std::size_t>(__builtin_ctzll(event))];
 }
 
-// Returns the mask after each init: NCCL adds the bits that the plugin's bits depend on.
+// Returns the mask that NCCL uses after init wrote `mask`: NCCL adds bits on which others depend.
 constexpr uint32_t Enforced(uint32_t mask) {
   return (mask & kEventKernelPhase) != 0 ? mask | kEventKernelCh : mask;
 }

@@ -1,5 +1,5 @@
 // NCCL profiler plugin API, version 1: symbol ncclProfiler_v1, known to NCCL since 2.23.4.
-// Everything numeric; the communicator is named in each event, not in init.
+// Operations, data types and algorithms are numbers. Events, not init, name the communicator.
 // Source of the layout: NCCL 2.23.4, its header of the profiler plugin API (see common.h).
 //
 // Thread: plain data. Cost: none.
@@ -28,7 +28,7 @@ struct Descriptor {
     uint8_t datatype;
     uint32_t op;
     size_t trafficBytes;
-    uint8_t nMaxChannels;  // most channels asked for, not those used
+    uint8_t nMaxChannels;  // requested maximum, not the number of channels used
     uint8_t nWarps;
     uint8_t algo;
     uint8_t proto;
@@ -46,7 +46,7 @@ struct Descriptor {
   };
 
   uint8_t type;     // exactly one kEvent* bit
-  void* parentObj;  // what startEvent returned for the parent; NULL possible
+  void* parentObj;  // handle of the parent event, from startEvent; may be NULL
   int rank;         // 0 and meaningless for ProxyCtrl
   union {
     Coll coll;

@@ -28,7 +28,7 @@ struct Descriptor {
     int root;
     const char* datatype;
     size_t trafficBytes;
-    uint8_t nMaxChannels;  // most channels asked for, not those used
+    uint8_t nMaxChannels;  // requested maximum, not the number of channels used
     uint8_t nWarps;
     const char* algo;
     const char* proto;
@@ -44,7 +44,7 @@ struct Descriptor {
   };
 
   uint8_t type;     // exactly one kEvent* bit
-  void* parentObj;  // what startEvent returned for the parent; NULL possible
+  void* parentObj;  // handle of the parent event, from startEvent; may be NULL
   int rank;         // 0 and meaningless for ProxyCtrl
   union {
     Coll coll;

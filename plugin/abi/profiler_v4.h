@@ -40,7 +40,7 @@ struct Descriptor {
   };
 
   uint8_t type;     // exactly one kEvent* bit
-  void* parentObj;  // what startEvent returned for the parent; NULL possible
+  void* parentObj;  // handle of the parent event, from startEvent; may be NULL
   int rank;         // 0 and meaningless for ProxyCtrl, KernelCh
   union {
     Coll coll;
@@ -79,7 +79,7 @@ static_assert(offsetof(Descriptor, p2p.nChannels) == 60);
 
 union StateArgs {
   struct {
-    size_t transSize;  // bytes; stale except at the states that common.h names
+    size_t transSize;  // bytes; valid only with the states for which common.h says so
   } proxyStep;
   struct {
     int appendedProxyOps;

@@ -65,7 +65,7 @@ struct Descriptor {
   };
 
   uint64_t type;    // exactly one kEvent* bit
-  void* parentObj;  // what startEvent returned for the parent; NULL possible
+  void* parentObj;  // handle of the parent event, from startEvent; may be NULL
   int rank;         // 0 and meaningless for ProxyCtrl, KernelCh and the API events
   union {
     GroupApi groupApi;
@@ -128,7 +128,8 @@ static_assert(offsetof(Descriptor, p2p.parentGroup) == 64);
 
 using StateArgs = v4::StateArgs;
 
-// Not v4's order of arguments. comm_name may be NULL and is the user's own memory: copy it.
+// The order of arguments differs from v4. comm_name may be NULL and is the user's own memory: copy
+// it.
 using Init = int(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
                  int nranks, int rank, DebugLogger logger);
 using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;

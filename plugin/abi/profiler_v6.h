@@ -50,7 +50,7 @@ struct Descriptor {
   };
 
   uint64_t type;    // exactly one kEvent* bit
-  void* parentObj;  // what startEvent returned for the parent; NULL possible
+  void* parentObj;  // handle of the parent event, from startEvent; may be NULL
   int rank;         // 0 and meaningless for ProxyCtrl, KernelCh and the API events
   union {
     GroupApi groupApi;

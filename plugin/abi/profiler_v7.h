@@ -1,8 +1,8 @@
 // NCCL profiler plugin API, version 7: symbol ncclProfiler_v7, known to NCCL since 2.31.2.
-// Differences from v6: calls and operations end with a user tag; Coll names the symmetric-memory
-// kernel that runs it, if any (isSymColl, kernelVariant); KernelPhase is new. Members of v6 keep
-// their offsets. State arguments are unchanged. Source of the layout: NCCL 2.31.2, its header of
-// the profiler plugin API (see common.h).
+// Differences from v6: calls and operations have a user tag at the end; Coll names the
+// symmetric-memory kernel if one executes it (isSymColl, kernelVariant); KernelPhase is new.
+// Members of v6 keep their offsets. State arguments are unchanged. Source of the layout: NCCL
+// 2.31.2, its header of the profiler plugin API (see common.h).
 //
 // Thread: plain data. Cost: none.
 #ifndef PLUGIN_ABI_PROFILER_V7_H_
@@ -49,8 +49,8 @@ struct Descriptor {
     const char* datatype;
     uint8_t nChannels;
     uint8_t nWarps;
-    const char* algo;   // of a symmetric-memory kernel: the part of kernelVariant after its '_'
-    const char* proto;  // of a symmetric-memory kernel: ""
+    const char* algo;   // for a symmetric-memory kernel: the part of kernelVariant after its '_'
+    const char* proto;  // for a symmetric-memory kernel: ""
     void* parentGroup;
     const char* kernelVariant;  // "AllReduce_AGxLL_R"; NULL unless isSymColl
     bool isSymColl;
@@ -92,7 +92,7 @@ struct Descriptor {
   };
 
   uint64_t type;    // exactly one kEvent* bit
-  void* parentObj;  // what startEvent returned for the parent; NULL possible
+  void* parentObj;  // handle of the parent event, from startEvent; may be NULL
   int rank;         // 0 and meaningless for ProxyCtrl, KernelCh and the API events
   union {
     GroupApi groupApi;

@@ -1,5 +1,6 @@
-// Functions shared by the ABI adapters (adapter_vN.cc): the parts of the profiler's five functions
-// that are the same in every version. All return success.
+// Functions shared by the ABI adapters (adapter_vN.cc), which implement the five functions of each
+// version of NCCL's profiler API. They convert arguments to events, and pass these to the Tracker.
+// All return success.
 //
 // Thread: as NCCL calls them, any.
 #ifndef PLUGIN_ADAPTER_ADAPTER_H_
@@ -14,6 +15,7 @@
 
 namespace nccl_pulse {
 
+// A ticket is the integer that NCCL gets as a handle or context in place of a pointer (ticket.h).
 inline uint64_t TicketOf(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 inline void* PointerOf(uint64_t ticket) {
   return reinterpret_cast<void*>(
@@ -35,8 +37,8 @@ inline int StopEvent(void* handle) {
   return abi::kSuccess;
 }
 
-// Runs `dispatch(tracker)`, which returns the event's ticket, and stores it in `handle`. The handle
-// is always written: NCCL does not clear it before the call, and would stop the old value.
+// Runs `dispatch(tracker)`, which returns the event's ticket (0: none), and stores it in `handle`.
+// The handle is always written: NCCL doesn't clear it before the call, and would stop the old one.
 template <typename Descriptor, typename Dispatch>
 int StartEvent(void** handle, const Descriptor* descriptor, Dispatch dispatch) {
   uint64_t ticket = 0;
@@ -68,14 +70,15 @@ int RecordState(void* handle, int state, StateArgs* args) {
   return abi::kSuccess;
 }
 
-// Handles recordEventState in v1 to v3, without these arguments.
+// Handles recordEventState in v1 to v3, whose arguments have neither of these fields.
 inline int RecordStateWithoutTimes(void* handle, int state) {
   if (Tracker* tracker = Runtime::tracker()) tracker->RecordState(TicketOf(handle), state);
   return abi::kSuccess;
 }
 
-// Handles an event that is not used, and returns 0. Group and GroupApi come unrequested
-// (docs/nccl-profiler-api.md#implied-events) and are skipped; other types are counted as ignored.
+// Handles an event that the plugin does not use, and returns 0 as its ticket. Group and GroupApi
+// come unrequested (docs/nccl-profiler-api.md#implied-events) and are skipped; other types are
+// counted as ignored.
 inline uint64_t PassOver(Tracker& tracker, uint64_t type, int api_version) {
   const uint64_t known = abi::EventsOfVersion(api_version);
   if (type == abi::kEventGroup || type == abi::kEventGroupApi) return 0;
@@ -90,8 +93,8 @@ uint64_t StartProxyOp(Tracker& tracker, void* context, const Descriptor& descrip
                               {TicketOf(descriptor.parentObj), descriptor.proxyOp.pid});
 }
 
-// A profiler structure followed by null pointers. Forks of NCCL, and a proposal for NCCL, read one
-// member more than the released structure has; they find null there.
+// An exported profiler structure, followed by null pointers. Some forks of NCCL, and a proposal for
+// NCCL, read one member more than the released structure has; they find null there.
 template <typename Profiler>
 struct Exported {
   Profiler profiler;

@@ -19,6 +19,7 @@ auto ProtocolOf(const Coll& coll, long /*before v7*/) {
   return coll.proto;
 }
 
+// `counts_as_call`: the version has no event for the call itself (before v5).
 template <typename Descriptor>
 OperationEvent CollectiveOf(const Descriptor& descriptor, bool counts_as_call) {
   const auto& coll = descriptor.coll;

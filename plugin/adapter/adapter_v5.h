@@ -1,8 +1,9 @@
-// Adapter template for API v5 to v7. Each version adds members at the end of calls and operations,
-// and event types; v6 adds copy-engine collectives.
+// Adapter template for API v5 to v7. Each version adds event types, and members at the end of calls
+// and operations; v6 adds copy-engine collectives.
 //
-// startEvent dispatches by event type, in the order of an operation's events. Types whose events
-// are mostly similar get a fast path (StartUsual); its misses start over in StartUnusual.
+// startEvent dispatches by event type, in the order in which an operation's events come. Event
+// types of every call have a fast path (StartUsual) for events like the previous one. For other
+// events it does nothing, and StartUnusual handles them.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V5_H_
 #define PLUGIN_ADAPTER_ADAPTER_V5_H_
 
@@ -95,7 +96,7 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   return abi::kSuccess;
 }
 
-// Calls StartOfType, outlined: inlined there, it would be in the middle of the fast path's code.
+// Calls StartOfType from a separate function, which keeps its code out of StartUsual.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
 [[gnu::cold, gnu::noinline]] int StartUnusual(void* context, void** handle,
                                               const Descriptor& descriptor, Tracker& tracker) {
@@ -103,8 +104,8 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
 }
 
 // Starts an event of a type with a fast path. Each type has its own function, which reads the
-// descriptor in place and has its own stack frame. Other events of the type start over in
-// StartUnusual.
+// descriptor in place and has its own stack frame. If the fast path does not apply, it has had no
+// effect, and StartUnusual handles the event.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
 [[gnu::hot, gnu::flatten, gnu::noinline]] int StartUsual(void* context, void** handle,
                                                          const Descriptor& descriptor,
@@ -138,12 +139,14 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   return abi::kSuccess;
 }
 
-// Represents all types that an eager collective does not use. They are dispatched in a separate
-// function, after the others.
+// Stands for all event types that an eager (uncaptured) collective does not cause. StartSeldom, a
+// separate function, dispatches them after the other types.
 inline constexpr uint64_t kEventOther = UINT64_MAX;
 template <int kApiVersion, typename Descriptor>
 int StartSeldom(void* context, void** handle, const Descriptor& descriptor, Tracker& tracker);
 
+// Starts an event whose type is kType or one of kMoreTypes, compared in this order. The last type
+// is not compared.
 template <int kApiVersion, uint64_t kType, uint64_t... kMoreTypes, typename Descriptor>
 [[gnu::always_inline]] inline int StartOneOf(void* context, void** handle,
                                              const Descriptor& descriptor, Tracker& tracker) {
@@ -178,7 +181,7 @@ template <int kApiVersion, typename Descriptor>
 template <int kApiVersion, typename Descriptor>
 int StartEventV5(void* context, void** handle, Descriptor* descriptor);
 
-// Starts an event without a tracker, descriptor or handle.
+// Handles a startEvent in which tracker, descriptor or handle is missing.
 template <int kApiVersion, typename Descriptor>
 [[gnu::cold, gnu::noinline]] int StartWithoutAll(void* context, void** handle,
                                                  Descriptor* descriptor) {

@@ -1,4 +1,5 @@
-// Counts of the calls in one capture (graph_stamps.h), by kind and by communicator.
+// Counts of the calls in one capture (a CUDA graph being recorded; graph_stamps.h), by kind and by
+// communicator. A kind of calls is a communicator, operation and size class.
 //
 // Thread: written by the capturing thread, one at a time per capture; published fields are read by
 // the background thread. Cost: plain loads and stores.
@@ -14,7 +15,8 @@ namespace nccl_pulse {
 
 // Calls of one kind within a capture. The numbers have one writer, the capturing thread.
 struct CapturedCalls {
-  // Communicator:10 | op:8 | size class:8. The top bit is set, so no kind is 0.
+  // A kind has the communicator's index in bits 16 to 25, the operation in 8 to 15 and the size
+  // class in 0 to 7. The top bit is set, so no kind is 0.
   static constexpr uint32_t PackKind(uint32_t communicator, uint32_t op, uint32_t size_class) {
     return 1u << 31 | communicator << 16 | op << 8 | size_class;
   }
@@ -23,9 +25,9 @@ struct CapturedCalls {
   static constexpr uint32_t SizeClass(uint32_t kind) { return kind & 0xff; }
 
   std::atomic<uint32_t> kind;          // 0: free
-  std::atomic<uint32_t> owner;         // generation of the communicator's record
+  std::atomic<uint32_t> owner;         // generation of the communicator's record (record_life.h)
   std::atomic<uint64_t> calls, bytes;  // in one replay
-  uint64_t counted;                    // replays counted so far; background thread
+  uint64_t counted;                    // replays counted so far; used by the background thread
 };
 
 // A communicator that has calls in a capture.
@@ -34,9 +36,9 @@ struct CaptureMember {
 
   std::atomic<uint32_t> communicator;  // 1 + index; 0: free. Publishes the next two fields
   std::atomic<uint32_t> owner;         // as CapturedCalls::owner
-  std::atomic<uint32_t> number;        // this is the communicator's capture number n, from 1
-  std::atomic<uint32_t> launched;      // calls whose launch was captured; capturing thread
-  // Calls launched before each stamp, at most kMostBefore. Published with the stamp.
+  std::atomic<uint32_t> number;        // number of this capture among the communicator's, from 1
+  std::atomic<uint32_t> launched;      // calls whose launch was captured; used by that thread
+  // Number of calls launched before each stamp, at most kMostBefore. Published with the stamp.
   uint16_t before[kMostStamps];
 
   // Copies all fields except `before`. No other thread may use this object yet.
@@ -54,10 +56,10 @@ struct CaptureMember {
   }
 };
 
-// A communicator's captures so far.
+// Number of a communicator's captures so far.
 struct CommunicatorCaptures {
   std::atomic<uint32_t> owner;  // as CapturedCalls::owner; published after the counts were zeroed
-  std::atomic<uint32_t> seen;
+  std::atomic<uint32_t> seen;   // all captures
   std::atomic<uint32_t> followed;  // captures whose replays and calls are all counted
 };
 

@@ -1,32 +1,34 @@
 // FinishedCalls counts a communicator's finished calls, including calls whose launch NCCL does not
 // report: Broadcasts from 2.29.2 on.
 //
-// A kernel adds the work items of its batches to NCCL's counter (work_proof.h; src/device/common.h,
-// 2.29.2 to 2.31.2: workCounter += nWorks). Each Broadcast is one item on every channel whose part
-// of its bytes is not empty (ncclScheduleBcastTasksToPlan, src/scheduler/allgatherv_sched.cc). The
-// first part is channel 0's, so channel 0 counts each Broadcast once, also where several share a
-// launch. It counts each other collective that is alone in its launch (scheduleCollTasksToPlan,
-// src/enqueue.cc).
+// On each channel, a kernel adds its finished work items to NCCL's counter (work_proof.h;
+// src/device/common.h, 2.29.2 to 2.31.2: workCounter += nWorks). NCCL cuts the bytes of a Broadcast
+// into one part per channel; each part that is not empty is one item (ncclScheduleBcastTasksToPlan,
+// src/scheduler/allgatherv_sched.cc). The first part is on channel 0, so channel 0 counts each
+// Broadcast once, even if several share a launch. Channel 0 also counts each other collective that
+// is alone in its launch (scheduleCollTasksToPlan, src/enqueue.cc).
 //
-// NCCL does not report the number of channels of a Broadcast. It follows from its bytes and the
-// most bytes in its launch (ncclGetAlgoInfo), so it is one `width` if all Broadcasts have the same
-// bytes.
+// NCCL does not report the number of channels of a Broadcast. The number follows from its bytes and
+// from the most bytes in its launch (ncclGetAlgoInfo). So all Broadcasts of the same bytes have the
+// same number, called their width.
 //
-//   since a moment with nothing in flight                                  conclusion
-//   the other calls are the operations that NCCL reported, each alone      otherwise nothing is known
-//   in its launch, and all Broadcasts have the same bytes
-//   n Broadcasts; channel 0 grew by one for each call; 64 <= n             width = growth / n, rounded
-//                                                                          up: only the last one of
-//                                                                          a communicator is in
-//                                                                          flight
-//   all calls are complete as events show                                  width = growth / n
-//   growth = n * width                                                     all calls have finished:
-//                                                                          more could not be
-//                                                                          counted
+// Each poll compares the counts with the counts at the last moment with nothing in flight. Unless
+// all of this holds for the calls since then, the poll concludes nothing:
+//   - NCCL reported each call that is not a Broadcast, alone in its launch;
+//   - all Broadcasts have the same bytes;
+//   - channel 0 grew by one for each call.
+// Let n be the number of Broadcasts since then, and growth the growth of the sum over all channels,
+// less the work that NCCL reported.
 //
-// Growth is that of the sum over channels, without the reported work. The growth is too small after
-// a call that fails within NCCL, a kernel that does not count, or a tuner plugin that changes the
-// channels of a size. Then nothing is known until events show that all calls are complete.
+//   observation                              conclusion
+//   events show that all calls are complete  width = growth / n
+//   n >= 64                                  width = growth / n, rounded up, because only the last
+//                                            Broadcast can be incomplete
+//   growth = n * width                       all calls have finished
+//
+// The growth is too small after a call that fails within NCCL, a kernel that does not count, or a
+// tuner plugin that changes the number of channels for a size. Nothing is known then until events
+// show that all calls are complete.
 //
 // Thread: one. Cost: some additions per poll of a proven counter.
 #ifndef PLUGIN_CUDA_FINISHED_CALLS_H_
@@ -40,25 +42,25 @@ namespace nccl_pulse {
 
 // Counts of the calls that a communicator has made. Counts may wrap.
 struct CalledWork {
-  uint32_t calls = 0;       // of all operations
-  uint32_t broadcasts = 0;  // among them
-  uint32_t run = 0;         // Broadcasts before the current run of Broadcasts with `bytes`
-  uint64_t bytes = 0;
+  uint32_t calls = 0;       // calls of all operations
+  uint32_t broadcasts = 0;  // calls of Broadcast
+  uint32_t run = 0;         // value of `broadcasts` before the latest run of equally large ones
+  uint64_t bytes = 0;       // size of the Broadcasts in that run
 };
 
 class FinishedCalls {
  public:
-  // Takes a copy of the counter: `sum` over the channels, and `first` of channel 0. Read `called`
-  // and `launched` after the copy. `is_over`: by CUDA events all calls are complete, and none was
-  // made during the copy.
+  // Evaluates a copy of the counter. `sum`: sum over the channels. `first`: channel 0. Read
+  // `called` and `launched` after making the copy. `is_over`: events show that all calls are
+  // complete, and no call was made during the copy.
   void Look(uint64_t sum, uint64_t first, const CalledWork& called, const LaunchedWork& launched,
             bool is_over);
-  // Returns the number of complete calls. Valid if is_known.
+  // Returns the number of complete calls, up to a moment with nothing in flight. Valid if is_known.
   uint32_t calls() const { return calls_; }
   bool is_known() const { return is_known_; }
 
  private:
-  static constexpr uint64_t kProvesWidth = 64;  // Broadcasts; one per channel
+  static constexpr uint64_t kProvesWidth = 64;  // Broadcasts that show their width
   static_assert(kProvesWidth >= kWorkChannels);
 
   // The counts at the last moment with nothing in flight; initially the communicator's creation.

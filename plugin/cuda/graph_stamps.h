@@ -1,21 +1,23 @@
 // GraphStamps follows replays of CUDA graphs, which NCCL does not report.
 //
-// Stamps are added between the nodes of a captured graph. A stamp is a kernel of one thread that
-// counts how often the GPU passes it, and stores the GPU's time.
+// While NCCL's work is captured into a graph, stamps are added between the graph's nodes. A stamp
+// is a kernel of one thread that counts how often the GPU passes it, and stores the GPU's time.
+// Most stamps come in pairs, around one launch of NCCL.
 //
 //   capturing thread                     GPU, each replay         "pulse-poll"
 //   ----------------                     ----------------         ------------
-//   call:    counted for its capture,    stamp: count += 1,       reads the counts:
-//            by kind                     stored in host memory    replays, calls executed, what
-//   launch:  a stamp is due at its       together with the time   is in flight
-//            position (stamp_plan.h)?                             reads the times: how long the
-//            launch one in front, for                             launch between the two stamps
-//            a pair another one behind                            of a pair took
+//   call:    counted for its capture,    stamp: count += 1,       reads the counts: replays,
+//            by kind                     stored in host memory    calls executed, replays in
+//   launch:  a stamp is due at its       together with the time   flight
+//            position (stamp_plan.h)?                             reads the times: duration of
+//            add it before the launch,                            the launch between the two
+//            and for a pair another                               stamps of a pair
+//            stamp behind the launch
 //
 // Times are a sample: each poll takes the last duration of each pair, if both stamps belong to the
 // same replay.
 //
-// A capture is identified by the driver's capture ID. Until its first stamp it is kept among the
+// A capture is identified by the driver's capture ID. Until its first stamp it is in the table of
 // open captures. The first stamp assigns it a record, which lives as long as the graph. The graph,
 // its clones and its executables retain a CUDA user object, whose destructor ends the record. (NCCL
 // keeps its plans alive in the same way, src/misc/strongstream.cc.) Executables of one capture
@@ -45,7 +47,7 @@ namespace nccl_pulse {
 
 class GraphStamps {
  public:
-  static constexpr uint32_t kMostKinds = 32;  // of calls, in one capture
+  static constexpr uint32_t kMostKinds = 32;  // kinds of calls (captured_calls.h) in one capture
   static constexpr uint32_t kMostRecords = 512;
   static constexpr uint32_t kMostContexts = 16;
   // Communicators followed in one capture. For further communicators, the position in a replay is
@@ -53,7 +55,7 @@ class GraphStamps {
   static constexpr uint32_t kMostMembers = 6;
   static constexpr uint32_t kMostCommunicators = 1024;  // CapturedCalls has 10 bits
 
-  // Sets of the table of open captures, and the set of a capture's ID.
+  // The table of open captures is set-associative, like a cache. SetOf returns a capture's set.
   static constexpr uint32_t kSets = 32;
   static constexpr uint32_t SetOf(uint64_t capture_id) {
     static_assert(kSets == 1 << (64 - 59));
@@ -66,21 +68,20 @@ class GraphStamps {
   GraphStamps(const GraphStamps&) = delete;
   GraphStamps& operator=(const GraphStamps&) = delete;
 
-  // Init. Returns true if graphs captured in the calling thread's current context get stamps.
+  // Call in init. True if graphs captured in the calling thread's current context get stamps.
   bool PrepareContext();
 
   // ---- callbacks ----
 
-  // Notes a call that was captured on `stream`.
+  // Notes a call that was captured on `stream`. `kind`, `owner`: as in CapturedCalls.
   void NoteCall(CudaStream stream, uint32_t kind, uint32_t owner, uint64_t bytes);
-  // The call of a launch that has only one: the launch's duration is the call's. kind 0: several
-  // calls.
+  // A captured launch with a single call, whose duration is the launch's duration.
   struct Launch {
-    uint32_t kind, owner;
+    uint32_t kind, owner;  // as in CapturedCalls; kind 0: the launch has several calls
     uint64_t bytes, bus_bytes;
   };
-  // Call before a launch with `calls` calls of this communicator is captured on `stream`. If it
-  // returns true, call NoteLaunchEnd after the launch.
+  // Call before a launch with `calls` calls of this communicator is captured on `stream`.
+  // `communicator`: its index. If the function returns true, call NoteLaunchEnd after the launch.
   bool NoteLaunch(CudaStream stream, const Launch& launch, uint32_t communicator, uint32_t calls);
   void NoteLaunchEnd(CudaStream stream);
 
@@ -88,30 +89,30 @@ class GraphStamps {
 
   // Counts of the process' captures.
   struct Captures {
-    uint64_t seen = 0;        // with calls or launches
-    uint64_t followed = 0;    // with stamps that are read
-    uint64_t no_room = 0;     // with stamps that have no record or slot, so are not read
-    uint64_t incomplete = 0;  // followed, but with more than kMostKinds kinds of calls
+    uint64_t seen = 0;        // captures with calls or launches
+    uint64_t followed = 0;    // captures with stamps that are read
+    uint64_t no_room = 0;     // captures with stamps that are not read: no record or slot was free
+    uint64_t incomplete = 0;  // followed captures with more than kMostKinds kinds of calls
     uint64_t refused = 0;     // stamps that the driver refused to launch
   };
   Captures captures() const;
 
-  // The last stamp of a capture that the GPU is known to have passed. Calls are counted for one
-  // communicator, in one replay.
+  // The last stamp of a graph that the GPU is known to have passed. The counts are of one
+  // communicator's calls in one replay.
   struct Passed {
     uint64_t gpu_ns = 0;              // time of passing; 0: nothing new
     uint32_t graph = 0;               // CaptureMember::number
-    uint32_t passed = 0, stamps = 0;  // number of the stamp, from 1, and of all stamps
+    uint32_t passed = 0, stamps = 0;  // number of the stamp, from 1; number of stamps in the graph
     uint64_t calls_before = 0;        // calls before this stamp
-    uint64_t calls_until = 0;         // calls before the next stamp; after the last one, all calls
+    uint64_t calls_until = 0;         // calls before the next stamp; passed the last one: all calls
     uint64_t calls = 0;               // all calls
-    bool has_head = false;            // the first stamp is at the head of the graph
+    bool has_head = false;            // the first stamp precedes all other nodes of the graph
   };
   // Calls of one kind that replays of a capture made since the last poll.
   struct Replayed {
-    uint32_t communicator, owner;
+    uint32_t communicator, owner;  // as in CapturedCalls
     uint32_t op, size_class;
-    bool is_first_of_communicator;  // first kind reported for this communicator: count replays here
+    bool is_first_of_communicator;  // first kind that this poll reports for the communicator
     uint64_t replays;               // since this kind was last counted
     uint64_t calls, bytes;          // in all these replays
     uint64_t in_flight;             // replays that have passed the first stamp but not the last
@@ -127,11 +128,11 @@ class GraphStamps {
     uint64_t duration_ns;
     uint64_t replay;  // number of the replay, from 1
     uint32_t graph;   // CaptureMember::number; 0: not known
-    uint32_t pair;    // of stamps, from 0
+    uint32_t pair;    // number of the pair of stamps in the graph, from 0
   };
-  // Calls `count(Replayed)` for each kind of calls in each capture with stamps; if `count` returns
-  // false, the next poll reports the same replays again. Calls `timed(Timed)` for each pair with a
-  // new duration. Returns true if a stamp was passed since the last poll.
+  // Reads all stamps. Calls `count(Replayed)` for each kind of calls in each graph with stamps; if
+  // `count` returns false, the next poll reports the same replays again. Calls `timed(Timed)` for
+  // each pair with a new duration. Returns true if a stamp was passed since the last poll.
   template <typename Count, typename CountTimed>
   bool Poll(uint64_t now_ns, Count count, CountTimed timed) {
     bool moves = false;
@@ -177,14 +178,14 @@ class GraphStamps {
   // An open capture, or an ended one whose slot is not reused yet.
   struct Capture {
     static constexpr uint64_t kBusy = ~uint64_t{0};
-    std::atomic<uint64_t> id;       // 0: free
-    std::atomic<uint64_t> touched;  // value of touches_ at the last use
-    std::atomic<uint32_t> launches;
-    std::atomic<uint32_t> record;  // 1 + index, 0: none
+    std::atomic<uint64_t> id;        // 0: free
+    std::atomic<uint64_t> touched;   // value of touches_ at the last use
+    std::atomic<uint32_t> launches;  // number of launches so far
+    std::atomic<uint32_t> record;    // 1 + index of its record; 0: none
     std::atomic<bool> has_stamp;
-    std::atomic<bool> is_truncated;
-    std::atomic<bool> awaits_end;  // NoteLaunchEnd is due for `launch`
-    Launch launch;                 // launch with a pair of stamps
+    std::atomic<bool> is_truncated;  // more than kMostKinds kinds of calls
+    std::atomic<bool> awaits_end;    // NoteLaunchEnd is due for `launch`
+    Launch launch;                   // launch with a pair of stamps
 
     // Used until the capture has a record.
     CapturedCalls calls[kMostKinds];
@@ -210,8 +211,8 @@ class GraphStamps {
     bool has_head;  // published with the first stamp
 
     // Background thread.
-    bool is_passed_due;  // a stamp was passed, and `Passed` has not been reported yet
-    uint64_t moved_ns;
+    bool is_passed_due;     // a stamp was passed, and `Passed` has not been reported yet
+    uint64_t moved_ns;      // last poll that saw a newly passed stamp; 0: never
     uint64_t destroyed_ns;  // first poll that saw is_destroyed
   };
   static constexpr uint32_t kWays = 4;
@@ -233,13 +234,14 @@ class GraphStamps {
   GraphStamps(const CudaDriver& driver, const StampDriver& stamps, Tables* tables)
       : driver_(driver), stamps_(stamps), tables_(tables) {}
 
-  // Returns null if `stream` is not in capture, or if too many captures share a set.
+  // Returns the open capture of `stream`, and its graph. Null if `stream` is not in capture, or if
+  // too many captures share a set.
   Capture* FindCapture(CudaStream stream, CudaGraph* graph);
   Capture* TryOpen(Capture (&set)[kWays], uint64_t id, uint64_t touch);
   StampContext* CurrentContext();
   enum class Where { kHead, kHere };
-  // Adds a stamp. `behind`: the launch before it, with kind 0 if there is none. Returns false if
-  // the stamp will not be read.
+  // Adds a stamp. `behind`: the launch behind which it is added; kind 0: none. Returns false if the
+  // stamp will not be read.
   bool AddStamp(Capture& capture, CudaStream stream, CudaGraph graph, Where where,
                 const Launch& behind);
   // Returns the driver's error.
@@ -251,14 +253,15 @@ class GraphStamps {
   // Returns null if the capture has too many communicators.
   CaptureMember* FindMember(Capture& capture, uint32_t communicator, uint32_t owner);
   CommunicatorCaptures& CapturesOf(uint32_t communicator, uint32_t owner);
-  // `change`: 1 for a newly followed capture, -1 for one that is no longer followed.
+  // Adds `change` to the followed captures: 1 for a newly followed capture, -1 for a capture that
+  // is no longer followed.
   void CountFollowed(const CaptureMember& member, uint32_t change);
   static bool AddCall(CapturedCalls (&table)[kMostKinds], uint32_t kind, uint32_t owner,
                       uint64_t calls, uint64_t bytes);
   static Progress Look(Record& record, uint64_t now_ns);
   Replayed Describe(Record& record, const Progress& progress, const CapturedCalls& calls,
                     uint32_t kind, bool is_first) const;
-  // Returns the duration between stamp `number` and the previous stamp; 0: not new, or not known.
+  // Returns the time between the previous stamp and stamp `number`; 0: not new, or not known.
   static uint64_t NewDuration(Record& record, uint32_t number);
   static Timed DescribeTimed(const Record& record, uint32_t number, uint64_t duration_ns);
   static bool IsOver(Record& record, uint64_t now_ns);

@@ -1,19 +1,19 @@
-// StampContext holds the stamps' code in one CUDA context, and slots in host memory that the GPU
-// writes.
+// StampContext holds the stamps' code (graph_stamps.h) in one CUDA context, and slots in host
+// memory to which the GPU writes when it passes a stamp.
 //
 // Prepare creates both during init of the context's first communicator. Its driver calls may wait
 // for the context's work and for the translation of the code. NCCL's init allocates memory and
-// loads kernels there anyway, so this is no new kind of wait; on a background thread it would delay
-// the job's first collectives. The result is final, and known before the first capture can begin.
+// loads kernels at that time anyway, so this is no new kind of wait; on a background thread it
+// would delay the job's first collectives. The result is final before the first capture can begin.
 //
 // The slots are this process' own memory, registered with the driver, so they stay readable after
 // the context is destroyed. They are shared memory: after a fork, the GPU and this process still
 // use the same pages. Nothing is freed: 64 KiB of host memory and 32 KiB of GPU memory per context.
 //
 // Thread: Prepare by one thread at a time (the runtime's lock), before others see the context;
-// TakeSlot, Launch and AddAtHead from callbacks, any thread; the rest by the background thread.
-// Cost: Prepare what the driver needs to translate a kernel of ten instructions, once; TakeSlot a
-// compare-and-swap; Launch and AddAtHead what adding a node to a capture costs.
+// TakeSlot, Launch and AddAtHead from callbacks, any thread; other functions by the background
+// thread. Cost of Prepare: the driver's translation of a kernel of ten instructions, once. Cost of
+// TakeSlot: a compare-and-swap. Cost of Launch and AddAtHead: adding a node to a capture.
 #ifndef PLUGIN_CUDA_STAMP_CONTEXT_H_
 #define PLUGIN_CUDA_STAMP_CONTEXT_H_
 
@@ -34,7 +34,8 @@ static_assert(sizeof(StampSlot) == 16);
 
 class StampContext {
  public:
-  // Slot of stamps that are not read. They keep a graph's nodes the same if no slot is free.
+  // Slot of all stamps that are not read. They are added if no slot is free, so that a graph's
+  // nodes do not depend on free slots.
   static constexpr uint32_t kUnreadSlot = 0;
 
   // Call with `context` current on the calling thread. Returns false if the driver refuses; not
@@ -50,15 +51,15 @@ class StampContext {
   // error.
   int Launch(const StampDriver& driver, CudaStream stream, uint32_t slot) const;
   // Adds a stamp as the new root of `graph`, before all nodes captured so far. Returns kNotAdded if
-  // the graph has no root, or more than kMostRoots.
+  // the graph has no root, or more than kMostRoots; kRefused with the driver's error in `error`.
   enum class Head { kAdded, kNotAdded, kRefused };
   // NCCL adds a root of its own for each communicator.
   static constexpr size_t kMostRoots = 16;
   Head AddAtHead(const StampDriver& driver, CudaGraph graph, uint32_t slot, int* error) const;
 
   struct Passages {
-    uint64_t count = 0;
-    uint64_t gpu_ns = 0;
+    uint64_t count = 0;   // how often the GPU has passed the slot's stamps
+    uint64_t gpu_ns = 0;  // when it last did, by the GPU's clock
   };
   Passages Read(uint32_t slot) const;
 
@@ -69,7 +70,7 @@ class StampContext {
   uint64_t id_ = 0;
   CudaFunction function_ = nullptr;
   StampSlot* slots_ = nullptr;  // null: not ready
-  uint64_t gpu_slots_ = 0;      // their address on the GPU
+  uint64_t gpu_slots_ = 0;      // address of slots_ on the GPU
   std::atomic<uint64_t> taken_[kWords]{};
 };
 

@@ -33,8 +33,8 @@ struct CudaKernelNode {
   unsigned shared_bytes;
   void** parameters;
   void** extra;
-  void* kernel;         // instead of a function
-  CudaContext context;  // null: the current one
+  void* kernel;         // used if `function` is null
+  CudaContext context;  // null: the current context
 };
 static_assert(sizeof(CudaKernelNode) == 72 && offsetof(CudaKernelNode, parameters) == 40);
 

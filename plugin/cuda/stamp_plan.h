@@ -1,18 +1,18 @@
-// Decides which launches of a capture get a stamp. Only the launch's position within its own
-// capture counts. So the same work captured again has the same nodes; without that, an application
-// that updates an executable (cudaGraphExecUpdate) would fail.
+// Decides at which launches of a CUDA graph capture stamps (graph_stamps.h) are added. This depends
+// only on the launch's position within its capture. So the same work captured again has the same
+// nodes; otherwise, an application that updates an executable (cudaGraphExecUpdate) would fail.
 //
 //   launch   0 ...  20 ...  60 ...  120 ...  180 ...
 //   stamps |k        k      |k|     |k|      |k|          k: the launch's kernel, |: a stamp
 //
-// The first stamp is added at the 21st launch, at the head of the graph, before all captured work.
+// The first stamp is added at the 21st launch, as the root of the graph, before all captured work.
 // This stamp distinguishes ranks that have not begun a replay from ranks that wait in its first
-// collective. If a graph has too many heads (StampContext::kMostRoots), the stamp is in front of
-// the 21st launch. Pairs also measure the duration of one launch.
+// collective. If a graph has too many roots (StampContext::kMostRoots), the stamp is in front of
+// the 21st launch. All other stamps come in pairs, which also measure the duration of one launch.
 //
-// The budget is the larger of 0.25 us and 1 % per launch. A stamp costs 1.0 to 1.5 us
-// (docs/cuda-graphs.md). No graph has more than 3 stamps per 61 launches; a graph of up to 20
-// launches has none.
+// Stamps may slow a replay by the larger of 0.25 us and 1 % per launch. A stamp costs 1.0 to 1.5 us
+// (docs/cuda-graphs.md). So no graph has more than 3 stamps per 61 launches, and a graph of up to
+// 20 launches has none.
 #ifndef PLUGIN_CUDA_STAMP_PLAN_H_
 #define PLUGIN_CUDA_STAMP_PLAN_H_
 
@@ -20,9 +20,9 @@
 
 namespace nccl_pulse {
 
-inline constexpr uint32_t kFirstStamp = 20;
-inline constexpr uint32_t kPairSpacing = 60;
-inline constexpr uint32_t kMostPairs = 12;  // in one capture; later launches have no stamps
+inline constexpr uint32_t kFirstStamp = 20;   // launches before the first stamp is added
+inline constexpr uint32_t kPairSpacing = 60;  // launches from pair to pair
+inline constexpr uint32_t kMostPairs = 12;    // in one capture; later launches have no stamps
 inline constexpr uint32_t kMostStamps = 1 + 2 * kMostPairs;
 
 enum class StampsDue { kNone, kHead, kPair };

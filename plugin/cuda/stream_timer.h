@@ -1,63 +1,68 @@
-// StreamTimer times launches on their stream with CUDA events, and finds completed launches.
+// StreamTimer times launches on their stream with CUDA events, and finds completed launches. Only
+// the events of a pair have timing:
+//
+//   pair     `begin` and `end`, around a sampled launch, measure its duration
+//   tail     recorded again behind almost every launch; completes after all launches before it
+//   marker   behind some of the launches; the oldest incomplete marker dates the work in flight
+//   gate     two events between two launches; they show whether the GPU has reached the later one
 //
 //   launching thread, in KernelLaunch            "pulse-poll", every 20 ms while work is in flight
 //   ------------------------------------------   -------------------------------------------------
-//   start: a gate is due? record it              query `end` of each armed pair
+//   start: a gate is due? record it              query `end` of each recorded pair
 //          sampled? record `begin`                 -> elapsed time -> histogram
-//   stop:  sampled? record `end`, arm the pair   query the oldest marker, the next one while they
-//          a marker is due? record it            are complete, then `tail`
-//          record `tail`                           -> completed launches, oldest in flight
+//   stop:  sampled? record `end`                 query markers from the oldest one until one is
+//          a marker is due? record it            not complete; if all are, query the tail
+//          record the tail                         -> completed launches, oldest in flight
 //                                                nothing completes? query the gates
 //                                                  -> has the GPU begun the oldest?
 //
 // NCCL orders the launches of a communicator on the GPU, whatever streams they are made on (2.28,
 // src/enqueue.cc: in ncclLaunchPrepare the launch's stream waits for the device stream, in
 // ncclLaunchFinish the device stream advances to the launch's end; ncclLaunchKernel, which begins
-// with the callback, lies between). So one heartbeat serves all streams of a communicator: an event
-// behind a launch, or in front of the next one, is complete only when all launches before it are.
+// with the callback, lies between). So the same events serve all streams of a communicator: an
+// event behind a launch, or in front of the next one, completes only after all earlier launches.
 //
-// `tail` is an event without timing that is recorded again after every launch. When it is complete,
-// everything before it is. Under steady load it never is, hence the markers: a ring of events
-// behind some of the launches, at most one a poll; when the GPU is far behind they share the
-// backlog out evenly. The oldest incomplete marker dates the oldest launch in flight, to within one
-// poll or an eighth of the backlog. Memory is constant. The steady state takes two queries per
-// poll.
+// Under steady load the tail is never complete, hence the markers. At most one is recorded per
+// poll, and fewer if the GPU is far behind: the ring of kMarkers events is spread evenly over the
+// backlog. So the oldest incomplete marker dates the oldest launch in flight to within one poll, or
+// an eighth of the backlog. In the steady state a poll takes two queries.
 //
-// If NCCL's own counter is proven (work_proof.h), a "hurried" launch, less than 100 us after the
-// previous one, has no tail: an event is half of a callback's cost. If its operation is reported
-// next, it has no stop either (launch_follower.h). Launches with markers or gates keep their tail.
-// If the counter is refuted, or is not read for 2 s of this process' running time, launches behind
-// a complete tail are OldestLaunch::kUntold: their state is unknown until a later tail completes or
-// the counter is read again.
+// If NCCL's own counter of finished work is proven (work_proof.h), a "hurried" launch, less than
+// 100 us after the previous one, has no tail: an event is half of a callback's cost. If its
+// operation is reported next, it has no stop callback either (launch_follower.h). Launches with
+// markers or gates keep their tail. If the counter is refuted, or is not read for 2 s of this
+// process' running time, launches behind a complete tail are OldestLaunch::kUntold: their state is
+// unknown until a later tail completes or the counter is read again.
 //
 // Gates distinguish a rank whose GPU does not reach a launch, because of the application's earlier
-// work on the stream, from ranks that wait in the launch. A gate is two events without timing
-// around that work. `behind` is the tail of the previous launch, left as it is; the next tail takes
-// the gate's old event. `front` is recorded in front of the launch. If the previous launch has no
-// tail, there is no `behind`, and the counter must show that it is complete.
+// work on the stream, from ranks that wait in the launch. The two events of a gate are around that
+// earlier work. `front` is recorded in front of the launch. `behind` is the tail of the previous
+// launch, which is not recorded again; the gate's old event becomes the new tail. If the previous
+// launch has no tail, there is no `behind`, and the counter must show that this launch is complete.
 //
 //   `behind`       `front`        the launch
 //   not complete   not complete   is not the oldest in flight: the previous one is not complete
 //   complete       not complete   is the oldest in flight, and has not begun
 //   complete       complete       has begun: the GPU has reached it
 //
-// A gate costs its launch about a microsecond: the record, and its cache lines. So hurried launches
-// have few. A launch has a gate if it follows the previous one after 200 us, and so have four
-// others after each poll. A ring keeps the oldest gates. While it is full, one more gate follows
-// the newest launch with a gate. Gates are queried only when nothing has completed for 100 ms. An
-// uncertain answer counts as none.
+// A gate costs its launch about a microsecond: recording an event, and touching its cache lines. So
+// only some launches get one: launches at least 200 us after the previous launch, and four others
+// after each poll. A ring keeps the oldest gates. While it is full, `newest_gate_` is used again
+// and again, for the newest launch. Gates are queried only when nothing has completed for 100 ms.
+// An uncertain answer is not used.
 //
-// A stream in capture is never touched. No event is destroyed while a callback could use it: the
-// poller destroys the events of a finalized communicator some seconds later, and never once their
-// context has been replaced.
+// No event is recorded on a stream in capture. No event is destroyed while a callback could use it:
+// the poller destroys the events of a finalized communicator some seconds later, and not at all if
+// their context has been replaced.
 //
 // Thread: as drawn; Attach and Retire under the runtime's lock. Callbacks never wait for the
 // poller, so a blocking driver call blocks only the poller. Cost on the launching thread: one
 // record without timing (0.1 us) per launch with a tail, a second one per gate, two with timing
 // (5.8 us) per sampled launch. GPU: nothing for the heartbeat, about 5 us per sampled launch.
 // Errors: a failed driver call (context destroyed, device lost) switches the communicator's timer
-// off for good; its in-flight metrics are then absent. The first error is kept. While nothing is in
-// flight, the tail is queried once a second: if the context is lost, the query returns the reason.
+// off for good; metrics of its work in flight are then absent. The first error is kept. While
+// nothing is in flight, the tail is queried once a second: if the context is lost, the query
+// returns the reason.
 #ifndef PLUGIN_CUDA_STREAM_TIMER_H_
 #define PLUGIN_CUDA_STREAM_TIMER_H_
 
@@ -70,19 +75,20 @@
 
 namespace nccl_pulse {
 
+// Events of each kind per communicator.
 inline constexpr uint32_t kTimedPairs = 8;
 inline constexpr uint32_t kNoPair = 0xff;
 inline constexpr uint32_t kMarkers = 8;
 inline constexpr uint32_t kGates = 8;  // a power of two, like kMarkers: counters may wrap
-// The poller's period.
-inline constexpr uint64_t kMarkerSpacingNs = 20000000;
-inline constexpr uint64_t kHurryNs = 100000;
-inline constexpr uint64_t kPauseNs = 200000;
+inline constexpr uint64_t kMarkerSpacingNs = 20000000;  // the poller's period
+inline constexpr uint64_t kHurryNs = 100000;  // a launch sooner after the previous one is hurried
+inline constexpr uint64_t kPauseNs = 200000;  // a launch after a longer pause has a gate
 
-// A pair of timing events around one launch. Its user (timed_launches.h) stores by index what was
-// timed.
+// A pair of timing events around one launch. Its user (timed_launches.h) keeps data of the launch
+// under the pair's index.
 struct TimedPair {
-  // kFree -> kTaken -> kArmed (both launching thread) -> kFree (poller); or kTaken -> kFree.
+  // kFree -> kTaken (`begin` recorded) -> kArmed (`end` recorded) by the launching thread, then
+  // -> kFree by the poller. A launch that is not made: kTaken -> kFree.
   enum State : uint32_t { kFree = 0, kTaken = 1, kArmed = 2 };
   Ordered<uint32_t> state;
   CudaEvent begin, end;
@@ -99,18 +105,18 @@ struct LaunchMarker {
 // Events between two launches.
 struct LaunchGate {
   CudaEvent front;            // in front of the later launch
-  Relaxed<CudaEvent> behind;  // behind the earlier launch; see gates_without_behind_
+  Relaxed<CudaEvent> behind;  // behind the earlier launch; unused if in gates_without_behind_
   Ordered<uint64_t> launch;   // number of the later launch
   Relaxed<uint64_t> ns;       // time of the later launch
 };
 
-// A communicator's completed launches, by NCCL's counter.
+// Number of a communicator's completed launches according to NCCL's counter.
 struct CountedLaunches {
   uint64_t completed = 0;
   uint64_t counted_ns = 0;  // time of the count; 0: no proven counter
 };
 
-// One per communicator. All-zero memory is the initial state. Begins a cache line.
+// A communicator's events and their state. Its initial state is all zeros. Begins a cache line.
 class CommunicatorTimer {
  public:
   // kOff -> kOn (init) -> kRetired (finalize) -> kOff (poller, events destroyed).
@@ -126,7 +132,7 @@ class CommunicatorTimer {
   uint32_t error() const { return error_.load(); }
   int device() const { return device_; }
   // Launching thread. Call when NCCL's counter may miss launches from now on: each launch then has
-  // a tail, and the counter is used only for earlier ones.
+  // a tail, and the counter is used only for earlier launches.
   [[gnu::cold, gnu::noinline]] void StopCounting() {
     may_not_count_.store(true);
     // Pairs with the fence in SetCounted: either that thread finds `may_not_count_`, or this store
@@ -134,34 +140,36 @@ class CommunicatorTimer {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     is_counted_.store(false);
   }
-  // Returns the number of launches that are complete by events. Any thread.
+  // Returns the number of launches that events show to be complete. Any thread.
   uint64_t completed_by_events() const { return by_events_.load(); }
 
  private:
   friend class StreamTimer;
-  // Launching thread: the gate before the current launch: none, the ring's next one, or
-  // `newest_gate_`. It is armed when the launch is made, and dropped if the launch is given up.
+  // The gate that was recorded before the current launch: none, the ring's next gate, or
+  // `newest_gate_`. It gets the launch's number when the launch is made, and is dropped if the
+  // launch is given up. Used by the launching thread.
   enum Gate : uint8_t { kNoGate = 0, kRingGate = 1, kNewestGate = 2 };
 
   Ordered<uint32_t> state_;
-  Relaxed<bool> failed_;  // any thread: the driver refused a call, and is not called again
-  Relaxed<uint8_t> gate_;
+  // Comments name the threads that write a field.
+  Relaxed<bool> failed_;      // any thread: the driver refused a call, and is not called again
+  Relaxed<uint8_t> gate_;     // launching thread: Gate
   Relaxed<bool> is_counted_;  // poller, StopCounting, Fail: hurried launches need no tail
-  // Launching thread: all fields of a launch without a marker.
+  // Launching thread: all fields that it needs for a launch without a marker.
   Ordered<CudaEvent> tail_;
   Ordered<uint64_t> tail_launch_;  // number of the last launch before `tail_`
-  Ordered<uint64_t> launched_;
+  Ordered<uint64_t> launched_;     // number of launches
   Relaxed<uint64_t> last_launch_ns_;
   Relaxed<uint64_t> last_marker_ns_;
-  // Markers in the order of their launches. `armed` counts recorded ones (launching thread),
-  // `cleared` completed ones (poller); number i has place i % kMarkers.
+  // Markers recorded so far (launching thread). `cleared_markers_` of them are complete (poller).
+  // Marker number i is markers_[i % kMarkers].
   Ordered<uint32_t> armed_markers_;
-  Ordered<uint32_t> armed_gates_;  // as armed_markers_
+  Ordered<uint32_t> armed_gates_;  // likewise, for gates
   uint64_t unused_;
-  // ---- line
+  // ---- second cache line
   Ordered<uint32_t> cleared_markers_;
-  Relaxed<uint32_t> gates_without_behind_;  // launching thread: a bit for each, BitOf
-  Relaxed<uint64_t> marker_spacing_ns_;     // poller
+  Relaxed<uint32_t> gates_without_behind_;  // launching thread: a bit for each gate, BitOf
+  Relaxed<uint64_t> marker_spacing_ns_;     // poller: least time between two markers
   Ordered<uint32_t> cleared_gates_;         // poller: passed, or their launches are complete
   LaunchMarker markers_[kMarkers];
   LaunchGate gates_[kGates];
@@ -172,23 +180,21 @@ class CommunicatorTimer {
   int device_;
   Relaxed<uint32_t> error_;  // any thread: the driver's first error; 0: none, or no context
   Relaxed<uint64_t> retired_ns_;
-  Relaxed<uint64_t> completed_;  // poller
-  Relaxed<uint64_t> by_events_;  // poller
+  Relaxed<uint64_t> completed_;  // poller: number of launches known to be complete
+  Relaxed<uint64_t> by_events_;  // poller: number of launches complete according to events
   Relaxed<uint64_t> oldest_ns_;  // poller: time of the oldest launch in flight, 0: none
   uint64_t taken_launches_;      // poller: `launched_` at the last TakeLaunches
   uint64_t begun_;               // poller: number of the newest launch known to have begun
   uint64_t progress_ns_;         // poller: last poll that saw a completion
   uint64_t asked_idle_ns_;       // poller: last query with nothing in flight
-  // Poller: the last CountedLaunches::counted_ns, the running time without a newer one, and the
-  // last poll.
-  uint64_t counted_ns_;
-  uint64_t uncounted_for_ns_;
-  uint64_t looked_ns_;
-  Relaxed<bool> may_not_count_;  // launching thread: StopCounting
+  uint64_t counted_ns_;          // poller: the last CountedLaunches::counted_ns
+  uint64_t uncounted_for_ns_;    // poller: running time of the process since that changed
+  uint64_t looked_ns_;           // poller: time of the last poll
+  Relaxed<bool> may_not_count_;  // launching thread: StopCounting was called
 
-  // Poller.
+  // Called by the poller. Sets is_counted_, unless StopCounting was called.
   void SetCounted(bool is_counted);
-  // Poller. Returns how long the counter has not been read.
+  // Called by the poller. Returns for how long the counter has not been read.
   uint64_t UncountedFor(const CountedLaunches& counted, uint64_t now_ns);
   uint32_t BitOf(const LaunchGate& gate) const {
     return 1u << (&gate == &newest_gate_ ? kGates : static_cast<uint32_t>(&gate - gates_));
@@ -204,10 +210,10 @@ class StreamTimer {
  public:
   explicit StreamTimer(const CudaDriver& driver) : driver_(driver) {}
 
-  // Init: creates the events in the calling thread's current context; timing events only if
+  // Call in init. Creates the events in the calling thread's current context; timing events only if
   // `with_pairs`. Returns false without a context, or if the driver fails.
   bool Attach(CommunicatorTimer& timer, bool with_pairs);
-  // Finalize: callbacks no longer begin to use the timer.
+  // Call in finalize. Callbacks no longer begin to use the timer.
   static void Retire(CommunicatorTimer& timer, uint64_t now_ns);
 
   // ---- launching thread; NCCL serializes the launches of a communicator ----
@@ -220,7 +226,7 @@ class StreamTimer {
       return (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) ||
              Fail(timer, result);
     }
-    return capturing != kCudaNotCapturing;  // also one that was invalidated
+    return capturing != kCudaNotCapturing;  // also true for an invalidated capture
   }
   // True if `stream` is of the timer's context. Handles 0 to 2 are streams of the current context,
   // which NCCL sets only around a launch.
@@ -238,7 +244,7 @@ class StreamTimer {
     timer.gate_.store(CommunicatorTimer::kNoGate);
   }
   // Call before a timed launch. Returns the pair's index, or kNoPair if none is free or the driver
-  // fails. Results sees what the caller stores for the pair until EndPair.
+  // fails. Results sees everything that the caller stores for the pair until EndPair.
   uint32_t BeginTiming(CommunicatorTimer& timer, CudaStream stream);
   // Call after a timed launch. Returns false if the pair is lost.
   [[gnu::cold, gnu::noinline]] bool EndPair(CommunicatorTimer& timer, CudaStream stream,
@@ -247,7 +253,7 @@ class StreamTimer {
   static void GivePairUp(CommunicatorTimer& timer, uint32_t pair) {
     timer.pairs_[pair].state.store(TimedPair::kFree);
   }
-  // Call after each launch, also a timed one. `may_count()`: NCCL's counter may include its work.
+  // Call after each launch, timed or not. `may_count()`: NCCL's counter may include its work.
   template <typename MayCount>
   void End(CommunicatorTimer& timer, CudaStream stream, uint64_t now_ns, MayCount may_count) {
     if (__builtin_expect(!timer.is_on(), 0)) return;
@@ -263,9 +269,9 @@ class StreamTimer {
     CountLaunch(timer, launched, now_ns);
   }
 
-  // Call at the begin of a launch if is_counted. Returns true if it is hurried: no event is
-  // recorded behind it, and EndHurried replaces End. Relaxed: until the launch is counted, the
-  // poller takes its time for that of the previous launch, less than kHurryNs earlier.
+  // Call before a launch if is_counted. Returns true if the launch is hurried: no event is recorded
+  // behind it, and EndHurried replaces End. Relaxed: until the launch is counted, the poller takes
+  // its time for the time of the previous launch, which is less than kHurryNs earlier.
   static bool BeginHurried(CommunicatorTimer& timer, uint64_t now_ns) {
     if (__builtin_expect(!IsInAHurry(timer, now_ns) || NeedsMore(timer, now_ns), 0)) {
       return false;
@@ -273,11 +279,11 @@ class StreamTimer {
     timer.last_launch_ns_.store(now_ns);
     return true;
   }
-  // True if a launch at `now_ns` comes after a pause: it may be the first of a step.
+  // True if a launch at `now_ns` comes after a pause: it may be the first of a training step.
   static bool ComesAfterPause(const CommunicatorTimer& timer, uint64_t now_ns) {
     return now_ns >= timer.last_launch_ns_.load() + kPauseNs;
   }
-  // Counts a hurried launch. Returns the time of its begin.
+  // Counts a hurried launch. Returns the time of its BeginHurried.
   static uint64_t EndHurried(CommunicatorTimer& timer) {
     timer.launched_.publish_sum(1);  // with its time
     return timer.last_launch_ns_.load();
@@ -286,13 +292,13 @@ class StreamTimer {
   // ---- poller ----
 
   struct Progress {
-    uint64_t completed = 0;
+    uint64_t completed = 0;    // number of completed launches
     uint64_t oldest_ns = 0;    // time of the oldest launch in flight, 0: none
     uint64_t progress_ns = 0;  // last poll that saw a completion
-    bool in_flight = false;    // launches or pairs; not kUntold ones
+    bool in_flight = false;    // launches or pairs are in flight, except kUntold launches
     bool advanced = false;     // launches completed since the last poll
-    OldestLaunch oldest = OldestLaunch::kUnknown;
-    bool is_at_oldest = false;  // kBegun, and known not to be complete
+    OldestLaunch oldest = OldestLaunch::kUnknown;  // state of the oldest launch in flight
+    bool is_at_oldest = false;  // with kBegun: that launch is known to be incomplete
   };
   // Receives the results of timed launches.
   class Results {
@@ -310,13 +316,13 @@ class StreamTimer {
             Results& results, Progress* progress);
   // Returns the number of launches since the last call.
   static uint64_t TakeLaunches(CommunicatorTimer& timer);
-  // True if the timer was retired so long ago that no callback can use it.
+  // True if Retire was called so long ago that no callback can use the timer.
   static bool IsOver(const CommunicatorTimer& timer, uint64_t now_ns);
   // Destroys the events of a timer that is over. Attach can then use it again.
   void Destroy(CommunicatorTimer& timer);
 
  private:
-  // End, if a marker may be due or the launch has a gate.
+  // Does the work of End if a marker may be due or the launch has a gate.
   [[gnu::cold, gnu::noinline]] void EndWithMore(CommunicatorTimer& timer, CudaStream stream,
                                                 uint64_t launched, uint64_t now_ns);
   // Returns false if the driver failed.
@@ -347,8 +353,8 @@ class StreamTimer {
   // failed.
   bool RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,
                     uint64_t now_ns);
-  // Completes the gate after launch number `launched` and its tail. `last_tail`: of the previous
-  // launch, or null.
+  // Completes a gate after launch number `launched` and its tail were recorded. `last_tail`: tail
+  // of the previous launch, or null.
   static void EndGate(CommunicatorTimer& timer, LaunchGate& gate, CudaEvent last_tail,
                       uint64_t launched);
   enum class PairState { kWaiting, kDone, kLost };
@@ -356,18 +362,18 @@ class StreamTimer {
                      uint64_t* duration_ns);
   bool PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches& counted, uint64_t now_ns,
                      bool* entered, Progress* progress);
-  // Result of querying the gates.
+  // Result of querying the gates. Launches are identified by their numbers; 0: not known.
   struct Front {
-    uint64_t completed;     // known completed launches; gates may add some
-    uint64_t begun_ns = 0;  // time of launch number `begun`, if it was found to have begun just now
-    uint64_t waiting = 0;   // number of the launch whose gate is not passed, 0: not known
+    uint64_t completed;       // completed launches; in: as known before, out: gates may add some
+    uint64_t begun_ns = 0;    // time of launch `begun_`, if this query found that it has begun
+    uint64_t waiting = 0;     // launch that the GPU has not reached
     uint64_t waiting_ns = 0;  // time of that launch
-    uint64_t standing = 0;    // number of an incomplete launch; 0: not known
+    uint64_t standing = 0;    // launch that is known to be incomplete
   };
   // Queries the gates if `ask`; otherwise only clears the gates of completed launches. Returns
   // false if the driver failed.
   bool PollGates(CommunicatorTimer& timer, uint64_t launched, bool ask, Front* front);
-  // Returns kCudaSuccess, or the driver's error.
+  // Queries one gate. Returns kCudaSuccess, or the driver's error.
   int AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint64_t launch, Front* front);
   // Returns the gate of the current launch, or null.
   [[gnu::hot]] static LaunchGate* PendingGate(CommunicatorTimer& timer) {

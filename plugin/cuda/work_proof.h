@@ -1,5 +1,5 @@
-// WorkProof finds NCCL's private counter of finished work in a communicator's memory, proves that a
-// word is this counter, and drops it at the first contradiction.
+// WorkProof finds NCCL's private counter of finished work in a copy of a communicator's device
+// memory, proves that a word is this counter, and drops it at the first contradiction.
 //
 // At the end of each kernel, eager or replayed, NCCL stores the number of work items that each
 // channel has finished (src/device/common.h writes ncclShmem.channel.workCounter back; 2.26.2 to
@@ -19,18 +19,19 @@
 //   kUnknown      first launch: pointers to device memory were found           kLocated
 //                 before NCCL's context (work_search.h)
 //   kLocated      one of them points to a block as drawn above                 kCalibrating
-//   kCalibrating  in three quiet polls, each with more work, a word's sum      kProven
-//                 equals the work of all launches; or in kReplayMatches
-//                 polls only one word grew as replays and eager launches
-//                 together require
+//   kCalibrating  in three quiet polls, each with more work, the sum of one    kProven
+//                 word over all channels equals the work of all launches;
+//                 or in kReplayMatches polls only one word grew as replays
+//                 and eager launches together require
 //   any           a contradiction (WorkRefutal)                                kRefuted
 //
-// A poll is quiet if by CUDA events nothing is in flight. If a launch had begun but its operation
-// was not reported yet, the poll is not quiet: the launching thread may have lost the processor
-// while the GPU finished the launch.
+// A poll is quiet if CUDA events show that nothing is in flight. If a launch had begun but its
+// operation was not reported yet, the poll is not quiet: the launching thread may have lost the
+// processor while the GPU finished the launch.
 //
-// Checks in each poll. `others` is the other counted work up to the last quiet poll: graph replays,
-// and launches that NCCL does not report. It is 0 without either.
+// Checks in each poll once a word is proven. `others` is the part of the sum, up to the last quiet
+// poll, that is not work of reported launches: graph replays, and launches that NCCL does not
+// report. It is 0 without either.
 //   sum >= others + work of the complete launches                        else kBehind
 //   sum <= others + launched work, if others can't grow                  else kAhead
 //   sum == both, in a quiet poll, if others can't grow                   else kDiffers, if twice
@@ -38,8 +39,8 @@
 // An inference engine may replay graphs without a pause, with few eager calls between them. Its
 // communicators are never quiet. Two polls are then compared within bounds (CalibrateByReplays):
 //
-//   finished eager work     at least the work of launches that are complete by events before the
-//                           copy, at most the work of all launches made until after it
+//   finished eager work     at least the work of launches that events show to be complete before
+//                           the copy, at most the work of all launches made until after it
 //   replays                 a collective alone in its launch uses channel 0 once, and n channels in
 //                           all; n is between the least and the most of the captured ones. So if
 //                           channel 0 grows by r, the sum grows by least * r to most * r, plus or
@@ -48,7 +49,7 @@
 //
 // A communicator may come to rest, or hang, before two polls can be compared. Since its counter
 // began at 0, the same bounds also hold from its creation on. If only one word fits, the counter is
-// known to be at rest (moved_ns), but it is not proven.
+// known not to grow any more (moved_ns), but it is not proven.
 //
 // Two rules reject clocks: no channel grows faster than channel 0, and no launch takes less than
 // kLeastLaunchNs. Words that deviate by a tenth are also rejected: the growth since the first poll
@@ -90,25 +91,25 @@ struct WorkOwner {
 // later launch.
 struct LaunchedWork {
   uint64_t work = 0;      // sum of nChannels of the reported operations
-  uint64_t alone = 0;     // launches with one reported operation
-  uint64_t grouped = 0;   // reported operations that shared a launch
-  uint64_t launches = 0;  // launches followed by CUDA events
+  uint64_t alone = 0;     // number of launches with one reported operation
+  uint64_t grouped = 0;   // number of reported operations that shared a launch
+  uint64_t launches = 0;  // number of launches with CUDA events behind them
   uint64_t reported = 0;  // value of `launches` when all their operations had been reported
   uint64_t hidden = 0;    // Broadcast calls whose launches NCCL does not report
 };
 
 // Facts about the moment at which a block was copied.
 struct WorkLook {
-  LaunchedWork before, after;   // read before and after the copy
-  uint64_t completed = 0;       // launches complete by events, before the copy
-  uint64_t completed_work = 0;  // lower bound of their work
-  bool is_launching = false;    // after the copy a launch was begun, but not made or not reported
-  bool is_captured = false;     // some calls were captured into a graph
+  LaunchedWork before, after;      // read before and after the copy
+  uint64_t completed = 0;          // launches that events showed to be complete before the copy
+  uint64_t completed_work = 0;     // lower bound of their work
+  bool is_launching = false;       // after the copy, some launch had begun but was not reported
+  bool is_captured = false;        // some calls were captured into a graph
   bool is_group_captured = false;  // some captured calls share a launch, or may not be counted
-  uint32_t least_channels = 0;     // of the captured operations
-  uint32_t most_channels = 0;      // 0: no captured operation was reported
-  bool may_hide = false;           // some launches may be unreported
-  bool has_hidden = false;         // later launches may follow unreported ones
+  uint32_t least_channels = 0;     // least number of channels of a captured operation
+  uint32_t most_channels = 0;      // most channels; 0: no captured operation was reported
+  bool may_hide = false;           // unreported launches are possible
+  bool has_hidden = false;         // a reported launch may have followed an unreported launch
   bool hides_others = false;       // unreported launches other than lone Broadcasts are possible
   uint64_t now_ns = 0;
 };
@@ -121,9 +122,10 @@ class WorkProof {
   static constexpr uint32_t kKnownWordMatches = 4;
   static constexpr uint64_t kReplayedLaunches = 8;
   static constexpr uint64_t kLeastLaunchNs = 2000;
-  // Least ratio of the growth over all these polls to the work in flight.
+  // Least ratio of the growth over the kReplayMatches polls to the work in flight.
   static constexpr uint64_t kLeastWeight = 16;
-  // Least ratio of the growth since creation, to know that the counter is at rest.
+  // Least ratio of the growth since creation to the work in flight, to know that the counter does
+  // not grow any more.
   static constexpr uint64_t kLeastWeightAtRest = 2;
   static constexpr uint64_t kLongestPauseNs = 600000000000;  // limit of longest_pause_ns
 
@@ -131,12 +133,12 @@ class WorkProof {
   static bool IsReported(const WorkLook& look) {
     return !look.is_launching && look.after.reported == look.after.launches;
   }
-  // True if nothing was in flight, by CUDA events.
+  // True if CUDA events showed that nothing was in flight.
   static bool IsQuiet(const WorkLook& look) {
     return look.completed == look.before.launches && IsStill(look) && IsReported(look);
   }
 
-  // True if `block`, copied from NCCL's address `at`, has the head of this owner's block.
+  // True if `block`, copied from NCCL's address `at`, begins like the block of `owner`.
   static bool IsBlock(const char* block, uint64_t at, const WorkOwner& owner);
 
   static constexpr size_t kNoWord = kWorkWords;
@@ -156,28 +158,28 @@ class WorkProof {
   WorkState state() const { return state_; }
   WorkRefutal refutal() const { return refutal_; }
   size_t word() const { return word_; }  // valid if kProven
-  // True if a new copy could change anything.
+  // True if a new copy could change the state or any result.
   bool IsNews(const LaunchedWork& work, uint64_t completed, bool is_captured) const {
     return is_captured || !is_settled_ || work.work != seen_.work || completed != completed_;
   }
 
-  // The finished work of eager launches in the last copy, if it is known. Once calls are captured,
-  // it may include replays; it then holds only for launches made before the capture, which NCCL
-  // finishes before any replay.
+  // Returns the finished work of eager launches in the last copy, if is_finished_known. Once calls
+  // are captured, the value may include replays; it is then valid only for launches made before the
+  // capture, which NCCL finishes before any replay.
   bool is_finished_known() const { return state_ == WorkState::kProven && is_finished_known_; }
   uint64_t finished_work() const { return sum_ - others_before_capture_; }
-  // The counter in the last copy: sum over the channels, and channel 0. Valid if kProven.
+  // Return the counter in the last copy: sum over the channels, and channel 0. Valid if kProven.
   uint64_t sum() const { return sum_; }
   uint64_t first() const { return first_; }
-  // The number of collectives that replays have executed, if it is known: channel 0 counts each
-  // collective that is alone in its launch. Valid if kProven.
+  // Returns the number of collectives that replays have executed, if are_operations_known: channel
+  // 0 counts each collective that is alone in its launch. Valid if kProven.
   bool are_operations_known() const { return are_operations_known_; }
   uint64_t operations() const { return operations_; }
-  // Returns the last poll that found the sum changed. While calibrating: the last poll that found
-  // any word of the block changed, because the counter has been at rest at least since then; 0 if
-  // no word has grown like the counter yet.
+  // Returns the time of the last poll that found the sum changed. While calibrating: of the last
+  // poll that found any word of the block changed, because the counter has not grown since then; 0
+  // if no word has grown like the counter yet.
   uint64_t moved_ns() const { return state_ == WorkState::kProven || has_counted_ ? moved_ns_ : 0; }
-  // Returns the longest time without a change since calls were captured.
+  // Returns the longest time in which the sum did not change, since calls were captured.
   uint64_t longest_pause_ns() const { return longest_pause_ns_; }
 
  private:
@@ -216,16 +218,17 @@ class WorkProof {
   // chance.
   struct Candidate {
     uint64_t others = 0;
-    // Before the first capture: channel 0 less the lone eager launches, and the grouped operations.
+    // Before the first capture: channel 0 less the number of launches with one operation, and the
+    // number of grouped operations.
     uint64_t base = 0, base_grouped = 0;
-    uint32_t matches = 0;
+    uint32_t matches = 0;  // quiet polls in which the word was right
     void SetBase(uint64_t first, const WorkLook& look) {
       base = first - look.before.alone;
       base_grouped = look.before.grouped;
     }
   };
   std::array<Candidate, kWorkWords> candidates_{};
-  uint64_t words_ = 0;   // calibrating: bit set of the candidates
+  uint64_t words_ = 0;   // calibrating: bit set of the words that may be the counter
   uint64_t missed_ = 0;  // candidates that were wrong at the last conclusive quiet poll
   size_t word_ = 0;      // proven: the counter
   size_t known_word_ = kNoWord;
@@ -240,7 +243,7 @@ class WorkProof {
     Eager eager;
     std::array<uint64_t, kWorkWords> sum{}, first{};
   } first_replays_, replays_;  // at the first compared poll; at the last match
-  uint64_t replay_words_ = 0;  // bit set of words that may be the counter; 0: none is compared
+  uint64_t replay_words_ = 0;  // bit set of the words compared in this way; 0: none
   uint32_t replay_matches_ = 0;
   // From the last copy.
   LaunchedWork seen_, seen_after_;

@@ -1,4 +1,5 @@
-// WorkReader copies NCCL's blocks (work_proof.h) of one CUDA context to the host.
+// WorkReader copies NCCL's blocks of device memory that contain its work counters (work_proof.h)
+// to the host. There is one reader per CUDA context.
 //
 // NCCL unmaps a block when its communicator ends; a copy in progress from NCCL's mapping would then
 // fault the context. So the reader maps the allocation a second time (WorkMapping) and copies from
@@ -49,9 +50,10 @@ class WorkReader {
   bool IsAt(CudaContext context) const { return context_ == context; }
   // Makes the context current. Returns false if it was destroyed or replaced.
   bool Enter();
-  // Begins a copy for `user`, and waits for it briefly. No other copy may be in progress.
+  // Begins a copy of `block` and waits for it briefly. `user`: any number, which user() returns. No
+  // other copy may be in progress.
   Copy Begin(uint32_t user, CudaAddress block, uint64_t now_ns);
-  // Returns the state of the copy in progress. Unless kWaiting, the reader is free again.
+  // Returns the state of the copy in progress. Unless it is kWaiting, the reader is free again.
   Copy Look();
   uint32_t user() const { return user_; }  // of the copy in progress; kNobody: none
   uint64_t begun_ns() const { return begun_ns_; }

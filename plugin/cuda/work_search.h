@@ -1,5 +1,5 @@
-// FindWorkCandidates finds candidates for NCCL's block of channels (work_proof.h), starting at the
-// address where NCCL keeps the profiler's context.
+// FindWorkCandidates finds candidates for the block of device memory in which NCCL has its work
+// counter (work_proof.h), starting at the address where NCCL keeps the profiler's context.
 //
 // NCCL passes a profiler's init the address of ncclComm::profilerContext. Another member, 6 to 9
 // KiB before it (2.26.2 to 2.31.2), holds the block's address. The distance differs between
@@ -24,9 +24,9 @@ inline constexpr uint32_t kWorkCandidates = 8;
 
 struct WorkCandidate {
   CudaAllocation allocation;
-  size_t bytes;     // of the allocation
-  uint64_t offset;  // of the block in it
-  CudaAddress at;   // address in NCCL's mapping; never read from
+  size_t bytes;     // size of the allocation
+  uint64_t offset;  // offset of the block in the allocation
+  CudaAddress at;   // the block's address in NCCL's mapping; not used for reading
 };
 
 struct WorkCandidates {
@@ -37,6 +37,7 @@ struct WorkCandidates {
   WorkCandidate candidate[kWorkCandidates];
 };
 
+// `context_at`: the address that NCCL passed to init for the context.
 void FindWorkCandidates(const CudaDriver& driver, const WorkDriver& work, const void* context_at,
                         WorkCandidates* found);
 

@@ -1,16 +1,17 @@
-// HandlePairs maps one handle for NCCL to two: this plugin's and the next profiler's.
+// HandlePairs maps the handle that NCCL gets for an event to two handles: this plugin's, and the
+// handle of the next profiler (a second profiler plugin that this plugin calls, chain.cc).
 //
-// Most events need no pair. If one of the two plugins gave no handle, NCCL gets the other's
-// unchanged: ours are tickets, which always have a bit of the upper 17 set, and the next profiler's
-// are addresses, which have none. A pair is kept only if both plugins gave a handle, or if the next
-// profiler's is not an address.
+// Most events need no pair. If only one of the two plugins returned a handle, NCCL gets it
+// unchanged. This plugin's handles are tickets (ticket.h), which always have a bit of the upper 17
+// set; the next profiler's are addresses, which have none of these bits. A pair is kept only if
+// both plugins returned a handle, or if the next profiler's handle is not an address.
 //
 //   bit  63        51 50  47 46           16 15     0
 //        | process   | kind | generation    | slot |      a pair; tickets never have kind 14 or 15
 //
-// Slots are used in turn. NCCL uses handles after their stop, so it is never known when one is
-// free: a pair is overwritten after kSlots others, and its handle no longer matches. Its further
-// events reach neither plugin.
+// Slots are used in turn. NCCL uses handles after their stop, so it is never known when a slot is
+// free. A pair is overwritten after kSlots others, and its handle no longer matches. Later
+// callbacks with that handle reach neither plugin.
 //
 // Thread: any. Cost: Put is a fetch_add and six stores, Find five loads. Memory: 32 bytes a slot.
 // Two threads write one slot only if 65536 other pairs are put meanwhile.
@@ -27,10 +28,11 @@
 namespace nccl_pulse {
 
 struct HandlePair {
-  uint64_t ours = 0, next = 0;
-  bool has_next = false;  // needed because the next profiler's context may be null
+  uint64_t ours = 0, next = 0;  // handles or contexts of the two plugins
+  bool has_next = false;        // needed because the next profiler's context may be null
 };
 
+// `kKind`: value of the handles' bits 47 to 50.
 template <uint32_t kKind, uint32_t kSlots>
 class HandlePairs {
   static constexpr int kSlotBits = 16;
@@ -48,18 +50,21 @@ class HandlePairs {
     for (Slot& slot : slots_) slot.has_next.store(false, std::memory_order_relaxed);
   }
 
+  // True if this object issued the handle.
   bool IsIssuer(uint64_t handle) const { return handle >> kKindShift == issuer_; }
 
+  // Keeps a pair and returns the handle for it.
   uint64_t Put(const HandlePair& pair) {
     const uint64_t generation = NextGeneration();
     return PutAt(generation % kSlots, generation, pair);
   }
-  // Puts a pair at a slot that the caller has chosen.
+  // Like Put, at a slot that the caller has chosen.
   uint64_t PutAt(uint32_t slot, const HandlePair& pair) {
     return PutAt(slot, NextGeneration(), pair);
   }
 
-  // Returns false if the pair was overwritten, or is another process'.
+  // Stores the handle's pair in `pair`. Returns false if the pair was overwritten, or if another
+  // process issued the handle.
   bool Find(uint64_t handle, HandlePair* pair) const {
     const uint32_t slot = handle & ((1u << kSlotBits) - 1);
     if (!IsIssuer(handle) || slot >= kSlots) return false;

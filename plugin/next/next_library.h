@@ -1,7 +1,8 @@
-// NextLibrary loads the profiler in NCCL_PULSE_NEXT_PLUGIN, and selects its version for an NCCL.
+// NextLibrary loads a second profiler plugin, named by NCCL_PULSE_NEXT_PLUGIN, to which this plugin
+// forwards events (chain.cc), and selects the API version in which to call it.
 //
-// Thread: Load under the chain's lock, once; the rest only read. Cost of Load: dlopen. The library
-// is never closed, because its events may be in progress. Errors: a sentence.
+// Thread: Load once, under the lock of chain.cc; other functions only read. Cost of Load: dlopen.
+// The library is never closed, because its events may be in progress. Errors: a sentence.
 #ifndef PLUGIN_NEXT_NEXT_LIBRARY_H_
 #define PLUGIN_NEXT_NEXT_LIBRARY_H_
 

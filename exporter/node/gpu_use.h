@@ -28,22 +28,22 @@
 
 namespace nccl_pulse {
 
-// A GPU of this host, by NVML.
+// A GPU of this host, as NVML reports it.
 struct HostGpu {
   int index = 0;              // NVML's index
-  GpuUse use{};               // of all its processes together: never kShared
+  GpuUse use{};               // of all its processes together, so never kShared
   std::vector<int32_t> pids;  // processes with a context on it, in this host's PID namespace
 };
 
-// Percent of the time, as NVML samples it.
+// One of NVML's utilization samples: the percentage of a sampling period.
 struct UseSample {
-  int64_t realtime_ns = 0;
+  int64_t realtime_ns = 0;  // Unix time of the sample
   unsigned percent = 0;
 };
 struct GpuSamples {
   int index = 0;
   std::vector<int32_t> pids;
-  std::vector<UseSample> kernels, memory;  // a kernel ran; memory was read or written
+  std::vector<UseSample> kernels, memory;  // time with a kernel; with memory traffic
 };
 
 class GpuUses {
@@ -53,8 +53,8 @@ class GpuUses {
   GpuUses(const GpuUses&) = delete;
   GpuUses& operator=(const GpuUses&) = delete;
 
-  static constexpr std::chrono::milliseconds kPatience{300};
-  static constexpr std::chrono::seconds kHostPatience{5};
+  static constexpr std::chrono::milliseconds kPatience{300};  // longest wait of Add for NVML
+  static constexpr std::chrono::seconds kHostPatience{5};     // longest wait of OfHost
 
   // Sets the GPU's use for each communicator whose counter has been stalled for its process'
   // threshold, or is not available.
@@ -72,7 +72,7 @@ class GpuUses {
   struct Loaded;
   struct Query;
   struct Answer {
-    int64_t asked_ns = 0;
+    int64_t asked_ns = 0;  // Unix time of the query
     GpuUse use{};
     int64_t since_ns = 0;  // start of the period for which `use` holds
   };

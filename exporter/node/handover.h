@@ -65,7 +65,7 @@ struct HandoverMessage {
   uint64_t magic = kHandoverMagic;
   uint32_t version = kHandoverVersion;
   MessageType type{};
-  uint32_t members = 0;   // kWelcome, kMembers, kYielded
+  uint32_t members = 0;   // kWelcome, kMembers: the server's members; kYielded: to expect
   uint32_t delay_ms = 0;  // kReelect: how long to leave the port to another process
                           // kSet: time until the setting is reverted; 0: never
   uint32_t port = 0;      // kWelcome, kYield: the endpoint's (next) port; 0 for a Unix socket
@@ -92,7 +92,8 @@ int ConnectTo(const std::string& name, uid_t owner, SharedDescriptor* connection
 // True if the name is free. Does not disturb its holder.
 bool IsFree(const std::string& name);
 
-// Lists all Unix sockets of this network namespace. The limit exceeds any size of that file.
+// File that lists all Unix sockets of this network namespace, and the most bytes of it to read: more
+// than it ever has.
 inline constexpr char kUnixSockets[] = "/proc/net/unix";
 inline constexpr std::size_t kMostUnixSockets = 64 << 20;
 

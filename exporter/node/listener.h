@@ -16,7 +16,7 @@ namespace nccl_pulse {
 struct ListenAddress {
   std::string host;   // numeric IPv4 or IPv6 (without brackets); "" for all interfaces
   uint16_t port = 0;  // 0: any free port
-  std::string path;   // absolute path of a Unix socket; if set, the others are ignored
+  std::string path;   // absolute path of a Unix socket; if set, `host` and `port` are ignored
 };
 
 inline constexpr uint16_t kDefaultPort = 9410;

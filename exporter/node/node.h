@@ -1,5 +1,5 @@
-// Runs one endpoint for all processes of a node: elects the process that serves, and makes the
-// others its members.
+// Runs one HTTP endpoint for all processes of a node: elects the process that serves (the server),
+// and makes the others its members. An agent (`pulse agent`) also takes part, and takes precedence.
 //
 //            bound the name and the port
 //   electing ---------------------------> serving
@@ -14,7 +14,7 @@
 // The name is that of the hand-over socket (handover.h). It exists once per user and port. Only its
 // holder tries the port, so two processes of one user never serve a port each. If another program
 // or user has the port, the processes try the next one, up to kFurtherPorts further, and meet
-// there. Port 0 is for one process alone: it has no name, and takes no hand-overs.
+// there. With port 0 each process serves alone, at any free port, without name and hand-overs.
 //
 // A process hands over only to a server of its own user, or to root's agent, which it looks for
 // first.
@@ -97,6 +97,7 @@ class Node {
 
   // Appends entries for poll(2). `accepting`: whether processes may hand over now.
   void AppendPolled(std::vector<pollfd>* polled, bool accepting = true);
+  // Returns when Handle has work without an event.
   Time next() const;
   // Handles the entries that AppendPolled appended, from `polled` on.
   void Handle(const pollfd* polled, Time now);
@@ -146,7 +147,7 @@ class Node {
   int members_ = 0;           // the server's members, as it reported
   int expected_members_ = 0;  // members to expect if this process serves next
 
-  Time check_at_{};  // serving
+  Time check_at_{};  // serving: when to check next whether the sockets are lost
   // Electing.
   Time elect_at_ = Time::max();
   Time port_returns_until_{};  // until then, a port in use may be the last server's, still closing

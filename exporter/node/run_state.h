@@ -1,8 +1,8 @@
 // Asks the kernel about a process of this host.
 //
-// An open connection does not prove that its process lives. A process that dumps core keeps its
-// sockets for minutes, and so does a child created without fork handlers. A stalled background
-// thread does not prove that its process is stopped.
+// An open connection does not prove that the process at the other end lives: a process that dumps
+// core keeps its sockets for minutes, and a child created without fork handlers keeps its parent's.
+// A stalled background thread does not prove that its process is stopped.
 //
 // Thread: any. Cost: some system calls and four small files. Errors: kUnknown for processes
 // that are not visible here.

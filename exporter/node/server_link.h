@@ -19,14 +19,14 @@
 
 namespace nccl_pulse {
 
-// Result of trying an address.
+// Result of trying to serve at an address, or to join its server.
 enum class Attempt {
-  kServing,
-  kJoined,
-  kTaken,   // its holder does not take this process: try the next port
-  kNobody,  // the name is free
-  kBusy,    // a server is closing or starting: try again soon
-  kFailed,  // the address cannot be used
+  kServing,  // serves there
+  kJoined,   // has sent its segment to the server there
+  kTaken,    // its holder does not take this process: try the next port
+  kNobody,   // the name is free
+  kBusy,     // a server is closing or starting: try again soon
+  kFailed,   // the address cannot be used
 };
 
 // Returns why the process at the other end may be silent.

@@ -56,7 +56,7 @@ class Serving {
   // True if the program has closed the port or the name.
   bool IsLost() const { return listener_.is_lost() || name_listener_.is_lost(); }
   void RefuseYield(const std::string& why) { peers_.RefuseYield(why); }
-  // Gives up the port and the members. Returns how many will come to the next server.
+  // Gives up the port and the members. Returns how many processes will join the next server.
   int Yield(Time now);
 
   void Read(SnapshotSet* set, Time now, const ReadWish& wish) { peers_.Read(set, now, wish); }
@@ -68,14 +68,14 @@ class Serving {
   const LogFunction log_;
   SharedDescriptor listener_;
   SharedDescriptor name_listener_;
-  bool polls_name_ = false;  // whether this round polls the name
+  bool polls_name_ = false;  // whether the last AppendPolled included name_listener_
   PeerTable peers_;
   Announcer announcer_;
   std::string socket_path_;
   int expected_members_ = 0;
   Time accept_from_{};
   const bool is_agent_;
-  Time clean_at_{};
+  Time clean_at_{};  // when to look next for abandoned files
 };
 
 }  // namespace nccl_pulse

@@ -24,7 +24,7 @@ class Takeover {
   // Asks further servers. Root's agent asks servers of other users. Any agent asks servers of its
   // own user that serve at a later port because the port was taken. Returns false if there is none.
   bool AskOthers(bool same_port_only, std::string* refusal);
-  // Processes that will come from servers that yielded.
+  // Returns how many processes will connect from servers that yielded.
   int expected_members() const { return expected_members_; }
 
  private:

@@ -13,8 +13,8 @@
 
 namespace nccl_pulse {
 
-inline constexpr int kFirstVersionWithTimestamps = 4;    // of the GPU, in KernelCh
-inline constexpr int kFirstVersionWithNetworkSteps = 5;  // steps of graphs are distinguishable
+inline constexpr int kFirstVersionWithTimestamps = 4;  // GPU timestamps in KernelCh
+inline constexpr int kFirstVersionWithNetworkSteps = 5;  // events say whether calls are captured
 inline constexpr int kFirstVersionWithUserTags = 7;
 
 // Returns the events to request from NCCL. Later only the ProxyStep bit may change
@@ -30,8 +30,8 @@ inline uint32_t EventMask(int api_version, TimingMode timing) {
   return mask & abi::EventsOfVersion(api_version);
 }
 
-// Returns the source of durations. `follows_streams`: there is a CUDA driver, and a thread that
-// polls.
+// Returns the source of durations. `follows_streams`: there is a CUDA driver, and a background
+// thread that polls CUDA events.
 inline const char* DurationSource(int api_version, TimingMode timing, bool follows_streams) {
   if (timing == TimingMode::kKernel) {
     return api_version >= kFirstVersionWithTimestamps ? "kernel" : "none";
@@ -41,8 +41,8 @@ inline const char* DurationSource(int api_version, TimingMode timing, bool follo
   return stream ? "stream" : "none";
 }
 
-// Returns the source of completions. "stream": for every launch that NCCL reports. "proxy": only
-// for operations that use the network, which ProxyOps end even with "stream".
+// Returns the source that detects the completion of work. "stream" covers every launch that NCCL
+// reports; "proxy" only operations that use the network, by their ProxyOps.
 inline const char* CompletionSourceName(int api_version, TimingMode timing, bool follows_streams) {
   if (timing == TimingMode::kOff) return "none";
   if (api_version >= kFirstVersionWithLaunches && follows_streams) return "stream";

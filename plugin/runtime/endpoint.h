@@ -1,7 +1,7 @@
-// Endpoint runs the server of exporter/ in a job's process, with the process' own segment as its
-// source.
+// Endpoint runs the HTTP server of exporter/ in a job's process. It serves the metrics in the
+// process' own segment.
 //
-// Thread: Start under the lock of init; SayGoodbye at exit. Errors: a warning; nothing is served
+// Thread: Start under the lock of init; SayGoodbye at exit. Errors: a warning; it serves nothing
 // then.
 #ifndef PLUGIN_RUNTIME_ENDPOINT_H_
 #define PLUGIN_RUNTIME_ENDPOINT_H_
@@ -16,10 +16,12 @@ namespace nccl_pulse {
 
 class Endpoint {
  public:
-  // Serves, or hands the segment over to the node's server, unless NCCL_PULSE_LISTEN=off. Returns
-  // the metrics' address, for the log. `process` must outlive the server.
+  // Serves metrics; if another process of the node already does, gives that server the segment
+  // instead. Does nothing with NCCL_PULSE_LISTEN=off. Returns the metrics' address, for the log.
+  // `process` must outlive the server.
   std::string Start(Process* process, abi::DebugLogger logger);
 
+  // Informs the node's server that this process exits.
   void SayGoodbye() {
     if (server_ != nullptr) server_->SayGoodbye();
   }

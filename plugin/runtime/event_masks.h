@@ -3,8 +3,8 @@
 // detects changes by other tools.
 //
 // Thread: Configure and WithoutSteps once, before all else. Write, Attach and Detach from init and
-// finalize. Tick and Look of the two parts from the background thread. No callback waits for any of
-// these.
+// finalize. NetworkWindow::Tick and MaskMonitor::Look from the background thread. No callback waits
+// for any of these.
 #ifndef PLUGIN_RUNTIME_EVENT_MASKS_H_
 #define PLUGIN_RUNTIME_EVENT_MASKS_H_
 
@@ -26,6 +26,7 @@ class EventMasks {
     timing_ = timing;
     window_.Configure(timing == TimingMode::kOff ? 0 : percent, seed);
   }
+  // Never watches network steps, whatever was configured.
   void WithoutSteps() { window_.Configure(0, 0); }
 
   // Returns the events to request from an NCCL of this version.
@@ -34,7 +35,7 @@ class EventMasks {
     return EventMask(api_version, timing_) | (steps ? abi::kEventProxyStep : 0);
   }
 
-  // Writes these events to NCCL's mask; `mask` may be null.
+  // Writes the requested events to NCCL's mask; `mask` may be null.
   void Write(int api_version, int* mask) {
     own_events[static_cast<std::size_t>(api_version)].store(Of(api_version));
     if (api_version >= kFirstVersionWithNetworkSteps) {
@@ -45,7 +46,7 @@ class EventMasks {
     }
   }
 
-  // Adds a communicator. NCCL keeps `mask` while the communicator lives.
+  // Adds a communicator. `context`: its ticket. NCCL keeps `mask` while the communicator lives.
   void Attach(int api_version, uint64_t context, int* mask, uint64_t now_ns) {
     const bool has_steps = api_version >= kFirstVersionWithNetworkSteps;
     const bool is_switched = has_steps && !window_.is_off() && !window_.is_always();

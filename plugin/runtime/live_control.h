@@ -2,9 +2,9 @@
 // and the socket that receives commands (exporter/control/control_socket.h).
 //
 // No setting is applied in a way that a callback could wait for:
-//   TIMED_LAUNCHES_PER_SECOND   Sampler::SetBudget. Callbacks read its two relaxed cells as before
+//   TIMED_LAUNCHES_PER_SECOND   Sampler::SetBudget, which stores two relaxed cells for callbacks
 //   NETWORK_WINDOW              NetworkWindow::SetShare, under a lock that no callback takes
-//   HANG_SECONDS                the segment, which the node's server reads
+//   HANG_SECONDS                stored in the segment, which the node's server reads
 //   LOG_LEVEL                   Log::set_level; callbacks do not log
 //
 // Thread: Open under the lock of init, before the background thread starts; Round on that thread.
@@ -24,10 +24,11 @@ class LiveControl {
   LiveControl(const LiveControl&) = delete;
   LiveControl& operator=(const LiveControl&) = delete;
 
+  // Opens the socket.
   void Open();
   // Handles commands. Returns true while a client is connected, so that the next round comes soon.
   bool Round();
-  // Call if no thread will call Round.
+  // Closes the socket. Call if no thread will call Round.
   void Close() { socket_.Close(); }
 
  private:

@@ -24,33 +24,36 @@
 namespace nccl_pulse {
 
 // True if the mask is in a library's own memory. A mask on a stack or a heap could vanish before
-// its communicator. No NCCL has one there.
+// its communicator (no known NCCL has its mask there).
 bool LiesInALibrary(const int* mask);
 
 class MaskMonitor {
  public:
-  // SegmentHeader::foreign_event_mask for a mask without events; 0 means unchanged.
-  static constexpr uint32_t kNoEvents = 1u << 31;  // no event has this bit
+  // Value of State::foreign if the changed masks have no event in common, because 0 means that no
+  // mask is changed. No event has this bit.
+  static constexpr uint32_t kNoEvents = 1u << 31;
 
-  // Adds a communicator whose NCCL was given `value`. `switched`: bits that the plugin switches.
+  // Adds a communicator. `context`: its ticket. `value`: the mask that the plugin requested.
+  // `switched`: bits of it that the plugin switches on and off.
   void Attach(uint64_t context, const int* mask, uint32_t value, uint32_t switched);
   void Detach(uint64_t context);
 
   struct State {
-    uint64_t changes = 0;  // by other tools, to a mask that differs from the plugin's
+    uint64_t changes = 0;  // number of changes by other tools so far
     uint32_t foreign = 0;  // events common to all changed masks; 0: no mask is changed
-    // The change found by this poll, if any.
+    // The change that this poll found, if is_new: from the plugin's mask to the current one.
     bool is_new = false;
     uint32_t ours = 0, now = 0;
   };
+  // Compares all masks with the plugin's.
   State Look();
 
  private:
   struct Mask {
     const int* address;
     uint32_t value, switched;
-    uint32_t seen;    // at the last poll, without `switched`
-    bool is_foreign;  // differs from the plugin's
+    uint32_t seen;    // value at the last poll, without `switched`
+    bool is_foreign;  // another tool has changed it
   };
   struct Attached {
     uint64_t context;

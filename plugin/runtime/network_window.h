@@ -4,24 +4,24 @@
 // NCCL has one mask for the whole process: its own int, whose address it passes to init and which
 // it reads at each call (docs/nccl-profiler-api.md#event-mask; src/plugin/profiler.cc,
 // ncclProfilerEventMask). After init only the ProxyStep bit is changed, by an atomic or / and. The
-// bit changes only callbacks on the host, and runs were clean with CUDA graphs. The KernelCh bit
-// must never change while a job runs.
+// bit affects only callbacks on the host, and tests with CUDA graphs found no fault. The KernelCh
+// bit must never change while a job runs.
 //
 //   share          Steps are watched for 100 ms, followed by a pause that gives the share. The pause
 //                  varies at random by up to half, so that it follows no period of the job, and
 //                  ranks do not switch together. With 100 % the bit is always in the mask.
-//   overhead       Only for processes with network traffic.
+//   processes      Steps are watched only in processes with network traffic.
 //   observed_ns    How long the bit really was on, read from the mask itself: NCCL 2.31's RAS can
 //                  overrule a plugin's mask, and NCCL rewrites the int after each init.
 //   foreign masks  A mask that another tool has changed (in any bit: mask_monitor.h) is not touched until
-//                  it is as before. Closing the window could undo the other tool's change.
+//                  it has its old value again. Closing the window could undo the other tool's change.
 //
-// Two NCCLs in one process have a mask each, switched together. An NCCL without network steps is
-// not attached.
+// Two NCCLs in one process have a mask each, switched together. Communicators of an NCCL without
+// network steps are not attached.
 //
 // The mask's address is NCCL's, so it may be used only while a communicator lives, from init to
 // finalize, and only if it is in a loaded library's own memory. A mask on a stack or a heap could
-// vanish earlier. No NCCL has one there.
+// vanish earlier (no known NCCL has its mask there).
 //
 // Thread: Write, Attach and Detach from init and finalize, Tick from the background thread; they
 // take a lock that no callback takes. Cost: microseconds. A forked child does not use it.
@@ -37,26 +37,27 @@ namespace nccl_pulse {
 
 class NetworkWindow {
  public:
-  static constexpr uint64_t kLengthNs = 100000000;
+  static constexpr uint64_t kLengthNs = 100000000;  // for which steps are watched at a time
 
-  // Call once, first. 0 %: never. `seed`: a number that differs between processes.
+  // Call once, first. `percent`: share of the time in which steps are watched; 0: never. `seed`: a
+  // number that differs between processes.
   void Configure(double percent, uint64_t seed);
 
-  // Changes the share, from 0 (never) to 100 (always). Returns false if the window began as off or
-  // always, and so has no mask to switch.
+  // Changes the share, from 0 (never) to 100 (always). Returns false if 0 or 100 was configured, so
+  // there is no mask to switch.
   bool SetShare(double percent, uint64_t now_ns);
 
-  // As configured.
+  // True if never or always was configured, whatever SetShare has set.
   bool is_off() const { return percent_ <= 0; }
   bool is_always() const { return percent_ >= 100; }
 
   // Writes `value`, plus the bit if the window is open, to NCCL's mask. Ignores null.
   void Write(int* mask, uint32_t value);
 
-  // Adds a communicator. NCCL keeps `mask`, to which `value` was written, while the communicator
-  // lives.
+  // Adds a communicator. `context`: its ticket. NCCL keeps `mask`, to which `value` was written,
+  // while the communicator lives.
   void Attach(uint64_t context, int* mask, uint32_t value, uint64_t now_ns);
-  // Removes a communicator. The last one clears the bit.
+  // Removes a communicator. With the last one, the bit is cleared.
   void Detach(uint64_t context, uint64_t now_ns);
 
   // Opens or closes the window when it is due. `wanted`: there is traffic to watch. `prepare` is

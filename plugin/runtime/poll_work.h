@@ -1,7 +1,7 @@
-// PollWork implements the rounds of the two background threads (poller.h). "pulse-poll" follows
-// launches, updates the segment's times and memory, settles operations, watches the event masks and
-// executes commands (live_control.h). "pulse-work" reads NCCL's counters of finished work, if
-// NCCL_PULSE_WORK_COUNTERS is on.
+// PollWork implements the rounds of the two background threads (poller.h). "pulse-poll" queries the
+// CUDA events behind launches, updates the segment's times and memory, closes operations that have
+// ended, watches the event masks and executes commands (live_control.h). "pulse-work" reads NCCL's
+// counters of finished work, if NCCL_PULSE_WORK_COUNTERS is on.
 //
 // Thread: Start under the lock of init; ReadCounters on "pulse-work", the rest on "pulse-poll".
 // Errors: nothing here throws.

@@ -39,8 +39,8 @@ class Poller {
     void (*stopped)(void* argument);  // called after the last round, in exit() or on the thread
     void* argument;
   };
-  static Poller& Launches() { return all_[0]; }
-  static Poller& Counters() { return all_[1]; }
+  static Poller& Launches() { return all_[0]; }  // "pulse-poll"
+  static Poller& Counters() { return all_[1]; }  // "pulse-work"
 
   // Call once per process; keeps `name` and `work`. Returns false if the kernel refuses a thread.
   bool Start(const char* name, const Work& work);

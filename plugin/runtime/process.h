@@ -29,8 +29,8 @@ struct Process {
   void StoreHangSeconds(int seconds);
   // Updates the segment's clock offset and the time of the last poll.
   void RenewTimes();
-  // Writes the sources of durations and completions for NCCL's API version. Pass the newest version
-  // in the process, which has the best sources.
+  // Writes the sources of durations and completions that NCCL's API version allows. If the process
+  // has several versions, pass the newest, which has the best sources.
   void WriteSources(int api_version);
   // Returns the log's description of the measurements with an NCCL of this version.
   std::string Capabilities(int api_version) const;
@@ -41,7 +41,7 @@ struct Process {
   std::unique_ptr<Segment> segment;
   std::unique_ptr<Tracker> tracker;
   EventMasks masks;
-  const CudaDriver* driver = nullptr;
+  const CudaDriver* driver = nullptr;  // null: there is none
 
  private:
   bool FollowsStreams() const { return driver != nullptr && tracker->has_sight(); }

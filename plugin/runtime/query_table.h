@@ -26,12 +26,14 @@ class QueryTable {
  public:
   static constexpr std::size_t kSlots = 256;
 
-  // Returns 0 if there is no such operation.
+  // Returns the key of a kind of call; 0 if there is no such operation.
   static uint64_t KeyOf(uint64_t comm_id, std::string_view op, int size_class);
 
+  // Stores the answer in `durations`. Takes a slot for a new key. Returns a code of pulse_query.h.
   int Ask(uint64_t key, ncclPulseDurations_v1_t* durations);
   // True once Ask was called.
   bool is_used() const { return is_used_; }
+  // Computes the answers of all used slots from a snapshot of this process.
   void Renew(const ProcessSnapshot& snapshot, int64_t now_realtime_ns);
 
  private:

@@ -3,8 +3,8 @@
 //
 // If the thread lost its CPU between reading the two clocks, the offset would be wrong by that
 // time, and so would all times that the endpoint shows for this process. So real time is read
-// between two reads of the monotonic clock. Of up to eight tries, the try with the shortest
-// distance between these two counts.
+// between two reads of the monotonic clock. Of up to eight tries, the one with the shortest time
+// between these two reads is used.
 //
 // Thread: any. Cost: three clock reads, up to 24 on a busy machine.
 #ifndef PLUGIN_RUNTIME_REALTIME_OFFSET_H_

@@ -7,7 +7,8 @@
 //                                     then adds a communicator
 //   a callback   Runtime::tracker()   one load; null: nothing is measured (no memory, or a forked
 //                                     child)
-//   finalize     Runtime::Finalize    settles and marks the communicator; its numbers stay readable
+//   finalize     Runtime::Finalize    closes the communicator's open operations and marks it as
+//                                     finalized; its numbers stay readable
 //
 // The parts: process.h (settings, clock, segment and tracker), poll_work.h and poller.h (the
 // background thread), endpoint.h (the server).
@@ -38,12 +39,12 @@ namespace nccl_pulse {
 
 class Runtime {
  public:
-  // Stores the context's ticket (null if there is no room) and the event mask, which is the same
-  // for all communicators of this NCCL (api_version.h).
+  // Adds a communicator. Stores its ticket in `context` (null if there is no room), and the event
+  // mask, which is the same for all communicators of this NCCL (api_version.h).
   static void Init(const InitArguments& arguments, void** context, int* event_mask);
   static void Finalize(void* context);
 
-  // Cost: one load. Acquire: sees the runtime as Init made it.
+  // Returns null if nothing is measured. Cost: one load. Acquire: sees the runtime as Init made it.
   static Tracker* tracker() { return tracker_.load(std::memory_order_acquire); }
 
  private:

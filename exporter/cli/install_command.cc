@@ -1,12 +1,17 @@
 // pulse install: copies the library into a folder, for images without cp.
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <string>
 #include <system_error>
 
 #include "exporter/base/error_text.h"
+#include "exporter/base/new_file.h"
+#include "exporter/base/regular_file.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/installation.h"
 #include "exporter/cli/plugin_file.h"
@@ -33,21 +38,19 @@ Examples:
 Exit status: 0 done; 1 bad usage; 2 no such library, or FOLDER can't be written to.
 )";
 
-// Copies under another name first, so that no process loads half a file.
-bool Replace(const fs::path& source, const fs::path& target, std::string* error) {
-  const fs::path unfinished = target.string() + "." + std::to_string(getpid());
-  std::error_code code;
-  fs::copy_file(source, unfinished, fs::copy_options::overwrite_existing, code);
-  if (!code) {
-    constexpr fs::perms kForEverybody = fs::perms::owner_read | fs::perms::owner_write |
-                                        fs::perms::group_read | fs::perms::others_read;
-    fs::permissions(unfinished, kForEverybody, code);
+// Writes under another name first, so that no process loads half a file.
+bool Replace(const std::string& library_bytes, const std::string& target, std::string* error) {
+  const std::string unfinished = target + "." + std::to_string(getpid());
+  const int fd = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  bool is_written = WriteAndClose(fd, target, library_bytes, error);
+  if (is_written &&
+      (chmod(unfinished.c_str(), 0644) != 0 || rename(unfinished.c_str(), target.c_str()) != 0)) {
+    is_written = FailToWrite(target, ErrorText(errno), error);
   }
-  if (!code) fs::rename(unfinished, target, code);
-  if (!code) return true;
-  std::error_code ignored;
-  fs::remove(unfinished, ignored);
-  return FailToWrite(target, code.message(), error);
+  if (is_written) return true;
+  unlink(unfinished.c_str());
+  *error += "; a file of that name is kept";
+  return false;
 }
 
 FlagTable Flags() {
@@ -68,10 +71,13 @@ int Run(const std::vector<std::string>& arguments) {
   if (const std::string why = WhyNoPlugin(library); !why.empty()) {
     return Fail(kUnreachable, library + " " + why);
   }
+  std::string bytes, error;
+  if (!ReadRegularFile(library, 1 << 30, &bytes, &error)) {
+    return Fail(kUnreachable, library + ": " + error);
+  }
   for (const char* name : {"libnccl-profiler-pulse.so", "librccl-profiler-pulse.so"}) {
-    const fs::path target = fs::path(arguments[0]) / name;
-    std::string error;
-    if (!Replace(library, target, &error)) return Fail(kUnreachable, error);
+    const std::string target = fs::path(arguments[0]) / name;
+    if (!Replace(bytes, target, &error)) return Fail(kUnreachable, error);
     std::printf("%s\n", target.c_str());
   }
   return 0;

@@ -152,19 +152,18 @@ bool IsStandardOutput(const std::string& path) {
          there.st_dev == output.st_dev && there.st_ino == output.st_ino;
 }
 
-bool CanWrite(const std::string& path, std::string* error) {
-  if (IsStandardOutput(path)) return true;
-  if (!IsSpecial(path)) return CanCreate(path, error);
-  return access(path.c_str(), W_OK) == 0 || FailToWrite(path, ErrorText(errno), error);
-}
-
-bool Write(const std::string& path, const std::string& content, std::string* error) {
+// Opens what is written in place, to `fd`. Otherwise only checks that the file can be created.
+bool Open(const std::string& path, int* fd, std::string* error) {
   const bool is_output = IsStandardOutput(path);
-  if (is_output || IsSpecial(path)) {
-    const int fd = is_output ? dup(STDOUT_FILENO) : open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    return WriteAndClose(fd, path, content, error);
+  if (!is_output && !IsSpecial(path)) return CanCreate(path, error);
+  // Without O_NONBLOCK, a FIFO without a reader would block.
+  *fd = is_output ? dup(STDOUT_FILENO) : open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (*fd < 0) {
+    return FailToWrite(
+        path, errno == ENXIO ? "no process reads it; start its reader first" : ErrorText(errno),
+        error);
   }
-  return WriteWhole(path, content, error);
+  return is_output || fcntl(*fd, F_SETFL, 0) == 0 || FailToWrite(path, ErrorText(errno), error);
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -186,7 +185,8 @@ int Run(const std::vector<std::string>& arguments) {
   if (every != 0 && !from.empty()) {
     return Fail(kUsageError, "--every needs a running job: it does not go with --from");
   }
-  if (!CanWrite(path, &error)) return Fail(kNotWritten, error);
+  int fd = -1;
+  if (!Open(path, &fd, &error)) return Fail(kNotWritten, error);
   std::FILE* const said = IsStandardOutput(path) ? stderr : stdout;
   Observation seen;
   if (!from.empty()) {
@@ -196,7 +196,9 @@ int Run(const std::vector<std::string>& arguments) {
   }
   TimelineSummary drawn;
   const std::string trace = DrawTimeline(seen, &drawn);
-  if (!Write(path, trace, &error)) return Fail(kNotWritten, error);
+  if (!(fd < 0 ? WriteWhole(path, trace, &error) : WriteAndClose(fd, path, trace, &error))) {
+    return Fail(kNotWritten, error);
+  }
   std::fprintf(said, "%s: %s of %s in %s, from %s; %zu with a duration\n", path.c_str(),
                Plural(drawn.calls, "call").c_str(), Plural(drawn.ranks, "rank").c_str(),
                Plural(drawn.processes, "process").c_str(), Plural(seen.looks, "response").c_str(),

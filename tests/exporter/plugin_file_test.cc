@@ -82,5 +82,20 @@ TEST(PluginFile, InstallPutsNothingElseThere) {
   EXPECT_EQ(Bytes(folder + "/librccl-profiler-pulse.so"), Bytes(kPlugin));
 }
 
+// A limit of the file's size stands in for a full disk: a write ends in the middle of the file.
+TEST(PluginFile, InstallOnAFullDiskSaysWhy) {
+  const std::string folder = testing::TempDir() + "/full";
+  fs::create_directory(folder);
+  const std::string target = folder + "/libnccl-profiler-pulse.so", log = folder + "/log";
+  std::ofstream(target) << "old";
+  const std::string command = "trap '' XFSZ; ulimit -f 100; exporter/pulse install " + folder +
+                              " --library=" + kPlugin + " 2>" + log;
+  EXPECT_EQ(WEXITSTATUS(system(command.c_str())), 2);
+  EXPECT_EQ(Bytes(log),
+            "pulse: cannot write " + target + ": File too large; a file of that name is kept\n");
+  EXPECT_EQ(Bytes(target), "old");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2);
+}
+
 }  // namespace
 }  // namespace nccl_pulse

@@ -257,16 +257,18 @@ class CaptureTraceTest(TraceCase):
         capture = "--from=" + made_up.write_folder(os.path.join(self.folder, "capture"), self.hung())
         with open(self.out, "w", encoding="utf-8") as file:
             file.write("mine")
+        fifo = os.path.join(self.folder, "fifo")
+        os.mkfifo(fifo)
         before = sorted(os.listdir(self.folder))
         for out, message in ((self.out, "exists already, and is kept; choose another --out"),
                              ("/nowhere/x", "there is no folder"), ("/dev/full", "No space left on device"),
-                             ("/proc/x", "cannot write")):
+                             ("/proc/x", "cannot write"), (fifo, "no process reads it; start its reader first")):
             code, output, errors = self.run_pulse(capture, "--out=" + out)
             self.assertEqual((code, output), (5, ""), out)
             self.assertIn(message, errors)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
 
-    def test_the_standard_output_has_the_trace_alone(self):
+    def test_the_standard_output_and_a_fifo_have_the_trace_alone(self):
         capture = "--from=" + made_up.write_folder(os.path.join(self.folder, "capture"), self.hung())
         self.run_pulse(capture, "--out=" + self.out)
         with open(self.out, "rb") as file:
@@ -279,6 +281,12 @@ class CaptureTraceTest(TraceCase):
             subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=True)
             file.seek(0)
             self.assertEqual(file.read(), expected)
+        fifo = os.path.join(self.folder, "fifo")
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        self.assertEqual(self.run_pulse(capture, "--out=" + fifo)[0], 0)
+        self.assertEqual(os.read(reader, 1 << 16), expected)
 
 
 if __name__ == "__main__":

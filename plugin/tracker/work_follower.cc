@@ -54,6 +54,7 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   launched.alone.store(0);
   launched.grouped.store(0);
   launched.reported.store(0);
+  launched.shared.store(0);
   launched.is_group_captured.store(false);
   launched.unlaunched_captured.store(0);
   launched.unlaunched_of_group.store(0);

@@ -56,6 +56,7 @@ struct TrackedWork {
     Relaxed<uint64_t> captured_group;       // group of the last captured call
     // 1 + number of followed launches before the first captured call; 0: no call was captured.
     Relaxed<uint64_t> before_capture;
+    Relaxed<uint64_t> shared;                         // the last launch of several operations
     Relaxed<uint32_t> least_channels, most_channels;  // of captured operations; 0: no operation
     Relaxed<uint8_t> refutal;                         // WorkRefutal
     // The fields of CalledWork (finished_calls.h): number of Broadcasts, for which NCCL may report
@@ -261,9 +262,13 @@ inline void WorkFollower::NoteOperation(CommunicatorParts& parts, uint64_t launc
   }
   // A launch's operations are reported after it, so `launches` includes their launch.
   if (__builtin_expect(launches == launched.reported.load(), 0)) {
-    // The launch's first operation was counted as alone.
-    if (launched.alone.load() != 0) launched.alone.store(launched.alone.load() - 1);
-    launched.grouped.add(2);
+    if (launched.shared.load() == launches) {
+      launched.grouped.add(1);
+    } else {  // the launch's first operation was counted as alone
+      launched.shared.store(launches);
+      if (launched.alone.load() != 0) launched.alone.store(launched.alone.load() - 1);
+      launched.grouped.add(2);
+    }
   } else {
     launched.alone.add(1);
     launched.reported.publish(launches);  // its readers also see the sums of earlier launches

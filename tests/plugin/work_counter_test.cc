@@ -318,6 +318,28 @@ TEST(WorkCounterTest, ProvenBesideEagerCallsThatAreAlwaysInFlight) {
   }
 }
 
+// How many replays it takes depends on the operations that shared launches, not on how many did.
+TEST(WorkCounterTest, EachOperationOfALaunchCountsOnce) {
+  for (const size_t calls : {2, 6}) {
+    RunJob([calls](FakeCuda& gpu, Job& job) {
+      for (size_t i = 0; i < 12 / calls; ++i) {
+        job.comm().RunGroup(0, std::vector(calls, StreamCommunicator::Call{"AllReduce", 64}));
+        job.block().Finish(2, static_cast<int64_t>(calls));
+      }
+      job.Capture();
+      int rounds = 0;
+      for (; rounds < 100 && job.work().state != WorkState::kProven; ++rounds) {
+        for (int k = 0; k < 20; ++k) job.block().Finish();
+        job.comm().Run(FakeCuda::kForever);
+        job.See();
+        gpu.Release(job.comm().stream());
+        job.block().Finish();
+      }
+      EXPECT_LE(rounds, 24);
+    });
+  }
+}
+
 // From 2.29.2 on NCCL reports nothing of a Broadcast but its call.
 TEST(WorkCounterTest, ProvenBesideBroadcastsThatAreNotReported) {
   RunJob(

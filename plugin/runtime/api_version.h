@@ -13,7 +13,7 @@
 
 namespace nccl_pulse {
 
-inline constexpr int kFirstVersionWithTimestamps = 4;  // GPU timestamps in KernelCh
+inline constexpr int kFirstVersionWithTimestamps = 4;    // GPU timestamps in KernelCh
 inline constexpr int kFirstVersionWithNetworkSteps = 5;  // events say whether calls are captured
 inline constexpr int kFirstVersionWithUserTags = 7;
 

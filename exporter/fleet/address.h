@@ -14,7 +14,7 @@ struct Address {
   bool is_https = false;
   std::string host;  // without brackets
   uint16_t port = 0;
-  bool has_port = false;  // given, or implied by a given scheme
+  bool has_port = false;  // the text has a port, or a scheme that implies one
   std::string path;       // without a slash at its end; "" or "/prefix"
   // Numeric address to use instead of resolving `host`. The request and TLS still name the host.
   std::string ip;
@@ -24,7 +24,7 @@ struct Address {
   std::string name() const;  // "host:port" or "unix:/path"
 };
 
-// True for a host that names this machine's loopback, whatever a resolver says.
+// True if the host names this machine's loopback. Doesn't ask a resolver.
 bool IsLoopback(std::string_view host);
 
 // `otherwise_https` is the scheme of an address without one. The default port is the scheme's.
@@ -32,9 +32,9 @@ bool IsLoopback(std::string_view host);
 bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
                   std::string* error);
 
-// Parses the address of an endpoint. Besides the above it may be a port of this host ("9410"),
+// Parses the address of an endpoint. Beyond ParseAddress, accepts a port of this host ("9410"),
 // "unix:/path", or the URL of one of its pages, such as the one in a job's log
-// ("http://host:9410/metrics"): the page is dropped, and a path before it is kept.
+// ("http://host:9410/metrics"): drops the page, and keeps a path before it.
 // `otherwise_port` is the port of an address without port and scheme.
 bool ParseEndpointAddress(std::string_view text, bool otherwise_https, uint16_t otherwise_port,
                           Address* address, std::string* error);

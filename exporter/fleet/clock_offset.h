@@ -4,7 +4,7 @@
 // between request and answer, so each round trip bounds the offset to within its own duration. The
 // result is the intersection of these bounds.
 //
-// Thread: the caller's; blocks, within the client's patience for each question.
+// Thread: the caller's; blocks for at most the client's patience per request.
 #ifndef EXPORTER_FLEET_CLOCK_OFFSET_H_
 #define EXPORTER_FLEET_CLOCK_OFFSET_H_
 
@@ -17,7 +17,7 @@
 
 namespace nccl_pulse {
 
-// Bounds of how far a clock is ahead of this host's.
+// Bounds of the time by which an endpoint's clock is ahead of this host's.
 struct ClockOffset {
   int64_t low_ns = 0, high_ns = 0;
 };

@@ -1,7 +1,7 @@
-// LookAtDumps diagnoses dumps of PyTorch's Flight Recorder as LookAtJob diagnoses endpoints, for
-// `pulse diagnose --flight-recorder`.
+// LookAtDumps diagnoses a job from dumps of PyTorch's Flight Recorder, as LookAtJob (job_look.h)
+// does from endpoints, for `pulse diagnose --flight-recorder`.
 //
-// Thread: the caller's; blocks while it reads files. Memory: the dumps' calls.
+// Thread: the caller's; blocks while it reads files. Memory: all calls in the dumps.
 #ifndef EXPORTER_FLEET_DUMP_LOOK_H_
 #define EXPORTER_FLEET_DUMP_LOOK_H_
 

@@ -1,10 +1,10 @@
 // Sends one GET to many servers at once, from one poll loop.
 //
 // Each server has its own time limit, and error texts are for people. No redirect is followed. The
-// size of answers is limited, each and together, packed and unpacked. Beyond the common limit the
-// longest incomplete answer is dropped, and the others continue. A server gets one request at a
-// time. After a request that failed, or got only "busy", its other requests fail with the same
-// error. A busy server (503) is asked again at its Retry-After.
+// size of each answer and of all together is limited, packed (gzip) and unpacked. If all together
+// exceed their limit, the longest incomplete answer is dropped, and the others continue. A server
+// gets one request at a time. After a request that failed, or got only "busy", its other requests
+// fail with the same error. A busy server (503) is asked again at its Retry-After.
 //
 // Thread: the caller's; blocks until all have answered or failed. Memory: `most_bytes_together`;
 // each complete answer is passed on at once.
@@ -38,18 +38,18 @@ struct FleetAnswer {
   bool had_credentials = false;  // the request carried credentials
   int status = 0;
   std::string body;             // unpacked
-  std::chrono::seconds age{0};  // the header Age
+  std::chrono::seconds age{0};  // value of the header Age
 };
 
 struct FleetClientOptions {
-  std::chrono::milliseconds patience{3000};  // per request, from its turn on
-  // End of retries at busy servers; none: the request's patience.
+  std::chrono::milliseconds patience{3000};  // per request, from its begin
+  // When to stop retrying at busy servers; none: when the request's patience ends.
   std::optional<std::chrono::steady_clock::time_point> retry_until;
   std::function<void()> on_busy;            // called for each retry
   const std::atomic<bool>* stop = nullptr;  // once set, requests without an answer fail
   std::size_t most_bytes = 8 << 20;         // per answer on the wire
   std::size_t most_unpacked_bytes = 48 << 20;
-  std::size_t most_bytes_together = std::size_t{256} << 20;  // all answers, and one unpacked
+  std::size_t most_bytes_together = std::size_t{256} << 20;  // all as received, and one unpacked
   std::size_t most_at_once = 2048;  // connections; fewer if the process may not open as many
   std::string authorization;        // value of the header; "": none
   std::string header;               // a further header, "NAME: VALUE"; "": none

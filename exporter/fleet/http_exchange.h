@@ -20,7 +20,7 @@ class Exchange {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Tries `addresses` in order: the next one if an address refuses, or does not answer within
+  // Tries `addresses` in order: the next one if a connection is refused, or not established within
   // kNextAddressAfter.
   Exchange(const FleetRequest& request, const FleetClientOptions& options,
            std::vector<sockaddr_storage> addresses, Time now);
@@ -39,9 +39,9 @@ class Exchange {
   bool Go(Time now);
   bool is_pausing() const { return state_ == State::kPausing; }
   bool has_ended() const { return state_ == State::kEnded; }
-  // Ends it because its time is over. No effect if it has ended.
+  // Ends the exchange because its time is over. No effect if it has ended.
   void GiveUp();
-  // Ends it with this error.
+  // Ends the exchange with this error.
   void Drop(std::string error) { Fail(std::move(error)); }
   std::size_t held_bytes() const { return incoming_.capacity() + answer_.body.capacity(); }
   // Unpacks the answer, within this many bytes.

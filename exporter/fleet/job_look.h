@@ -13,8 +13,8 @@
 //
 // Thread: the caller's; blocks. Memory: `most_bytes` of snapshots, and half of that for answers in
 // transit, whatever endpoints answer. Processor time: `most_time` to unpack and read all answers,
-// and WorkBudget::kLeastShare for each. An endpoint beyond its share counts as not answered;
-// kReservedBytes are kept for each of the others.
+// and WorkBudget::kLeastShare for each. An endpoint that exceeds its share counts as not answered.
+// kReservedBytes of memory stay reserved for each endpoint that has not answered yet.
 #ifndef EXPORTER_FLEET_JOB_LOOK_H_
 #define EXPORTER_FLEET_JOB_LOOK_H_
 
@@ -45,8 +45,8 @@ namespace nccl_pulse {
 inline constexpr uint64_t kMostMemoryBytes = uint64_t{384} << 20;
 inline constexpr uint64_t kMostEndpointBytes = uint64_t{48} << 20;
 inline constexpr uint64_t kReservedBytes = uint64_t{128} << 10;
-// Older answers (header Age) are not used: their ranks would be blamed for calls that they have
-// made since.
+// Answers older than this (header Age) are not used: their ranks would be blamed for calls that
+// they have made since.
 inline constexpr std::chrono::seconds kMostAge{3};
 
 struct JobLook {
@@ -60,19 +60,19 @@ struct JobLook {
   std::map<std::string, std::vector<std::string>> unheard;
   std::size_t without_job = 0;       // endpoints that answered, without a process of the job
   std::set<std::string> other_jobs;  // some of the job IDs that the filter left out
-  std::shared_ptr<const SnapshotUnion::EndpointOf> endpoint_of;  // indices of asked endpoints
+  std::shared_ptr<const SnapshotUnion::EndpointOf> endpoint_of;  // an index into `endpoints`
 
   int64_t now_realtime_ns = 0;
   SnapshotSet set;
   DiagnosisResult diagnosis;
   JobVerdict verdict;
   Health health;
-  std::size_t went_on = 0;  // communicators that hung only in the first poll
+  std::size_t went_on = 0;  // communicators that hung in a poll, and progressed by the next
   int looks = 0;            // number of polls
   double seconds = 0;       // duration of all polls
 
-  // The report of NCCL's RAS, for people. Set by commands that ask it about ranks that no endpoint
-  // reports.
+  // The report of NCCL's RAS (ras_report.h), to be shown. Set by commands that ask RAS about ranks
+  // that no endpoint reports.
   RasReport ras;
   std::string ras_address;
 };
@@ -82,7 +82,7 @@ struct JobLookMemory {
   LastHeard last_heard;
   // The hangs of the last poll, by the id and number of their communicators.
   std::map<std::pair<uint64_t, uint32_t>, std::pair<HangVerdict, std::vector<int32_t>>> hangs;
-  int64_t polled_realtime_ns = 0;
+  int64_t polled_realtime_ns = 0;  // Unix time of the last poll
 };
 
 struct JobLookOptions {
@@ -91,13 +91,13 @@ struct JobLookOptions {
   // None: for each job, the shortest threshold of the endpoints of its own processes.
   std::optional<std::chrono::milliseconds> hang_after;
   std::chrono::milliseconds pause{1000};  // between polls
-  int most_looks = 1;                     // without a hang; or kLooksForStragglers
+  int most_looks = 1;  // most polls if none finds a hang; kLooksForStragglers to find stragglers
   uint64_t most_bytes = kMostMemoryBytes;
   std::chrono::milliseconds most_time{10000};
   AskFunction ask = AskAll;
   // Ranks without the plugin (exporter/outside), added to the reported ranks.
   std::vector<ProcessSnapshot> outside;
-  JobLookMemory* memory = nullptr;  // null: none
+  JobLookMemory* memory = nullptr;  // facts from earlier calls of LookAtJob; null: none
 };
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options);

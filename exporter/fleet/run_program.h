@@ -4,8 +4,8 @@
 // when the program ends, even if a child of it still has the output open. A killed program that
 // does not end within a second (it hangs in a driver, or belongs to another user) is left behind.
 // The program's signal dispositions are a shell's, whatever this process ignores or blocks. If
-// starting it does not finish in time, because its file system does not answer, that is left to a
-// separate thread.
+// the program cannot be started in time, because its file system does not answer, a separate thread
+// is left behind that waits for it.
 //
 // Thread: any; blocks. Errors: a sentence for a person.
 #ifndef EXPORTER_FLEET_RUN_PROGRAM_H_
@@ -24,10 +24,11 @@ struct ProgramOutput {
   std::string text;   // standard output and error, up to the size limit
   std::string error;  // "": it ended with status 0
 };
+// `input`: the program's standard input.
 ProgramOutput RunProgram(const std::vector<std::string>& arguments,
                          std::chrono::milliseconds patience, std::string_view input = "");
 
-// Reaps ended processes that RunProgram's programs left behind. They become children of this
+// Reaps ended processes that programs run by RunProgram have left behind. They are children of this
 // process if it is process 1 of a container.
 void ReapOrphans();
 

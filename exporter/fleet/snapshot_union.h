@@ -1,14 +1,14 @@
 // SnapshotUnion merges the snapshots of many endpoints, for the diagnosis of a whole job.
 //
-// Times: all messages are shifted to one common now (exporter/exposition/snapshot_message.h), so
-// ages compare whatever the nodes' clocks show.
+// Times: all messages are shifted to one current time (exporter/exposition/snapshot_message.h), so
+// ages can be compared even if the nodes' clocks differ.
 //
 // A process that two endpoints report (an agent and the job, or an endpoint at two addresses)
-// counts once: the live report, or the newer one.
+// counts once: the report of the live process, or the newer report.
 //
 // Nodes with one host name (containers started with the same --hostname) are distinguished by their
-// endpoint: "trainer" becomes "trainer at 10.0.0.4:9410". A host name belongs to several nodes if a
-// communicator has more nodes than its ranks have host names.
+// endpoint: "trainer" becomes "trainer at 10.0.0.4:9410". Several nodes share a host name if a
+// communicator has more nodes than its ranks have different host names.
 //
 // Thread: one.
 #ifndef EXPORTER_FLEET_SNAPSHOT_UNION_H_
@@ -31,8 +31,8 @@ namespace nccl_pulse {
 // Selects jobs: processes that share communicators, whatever their job IDs say. A job that meets
 // the filter is kept whole.
 struct JobFilter {
-  std::string job_id;               // of one of its processes; "": any
-  std::optional<uint64_t> comm_id;  // one of its communicators; none: any
+  std::string job_id;               // job ID of one of the job's processes; "": any
+  std::optional<uint64_t> comm_id;  // ID of one of its communicators; none: any
 };
 
 class SnapshotUnion {
@@ -62,7 +62,7 @@ class SnapshotUnion {
   struct Source {
     std::string address;
     std::size_t endpoint = 0;
-    std::size_t first = 0, behind = 0;  // its processes in `set_`
+    std::size_t first = 0, behind = 0;  // its processes in `set_`: [first, behind)
   };
 
   const JobFilter filter_;

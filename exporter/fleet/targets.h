@@ -36,7 +36,7 @@ bool ResolveTargets(const std::string& text, bool is_https, uint16_t otherwise_p
 
 struct PrometheusQuestion {
   Address prometheus;
-  std::string job_id;               // "": all
+  std::string job_id;               // job to find; "": all jobs
   std::optional<uint64_t> comm_id;  // the jobs with this communicator
   bool otherwise_https = false;     // if Prometheus gives no scheme
 };

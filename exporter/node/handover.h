@@ -92,8 +92,8 @@ int ConnectTo(const std::string& name, uid_t owner, SharedDescriptor* connection
 // True if the name is free. Does not disturb its holder.
 bool IsFree(const std::string& name);
 
-// File that lists all Unix sockets of this network namespace, and the most bytes of it to read: more
-// than it ever has.
+// The file that lists all Unix sockets of this network namespace, and the limit, in bytes, up to
+// which it is read: more than it ever has.
 inline constexpr char kUnixSockets[] = "/proc/net/unix";
 inline constexpr std::size_t kMostUnixSockets = 64 << 20;
 

@@ -28,7 +28,7 @@ inline constexpr std::chrono::minutes kCleanPeriod{1};
 inline constexpr std::chrono::milliseconds kSilencePatience{5000};
 // Time for which the port is left to an agent that asked for it.
 inline constexpr std::chrono::milliseconds kYieldTime{500};
-// Longest wait of Node::Open for a slow server, and of an agent for a server that gives up its port.
+// Longest wait of Node::Open for a slow server, and of an agent for a server to give up its port.
 inline constexpr std::chrono::milliseconds kJoinPatience{250};
 inline constexpr std::chrono::milliseconds kAgentPatience{10000};
 

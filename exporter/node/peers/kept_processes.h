@@ -1,8 +1,8 @@
-// Keeps the last state of processes that ended.
+// Keeps the last snapshots of a server's members that ended.
 //
-// An agent keeps them within the limits of its options, and shows them on its pages. Other servers
-// remember kMaxEnded without histograms, so that the diagnosis can name an ended rank that others
-// wait for. When there are too many, the user with most of them loses the oldest.
+// An agent keeps them within the limits of its options, and shows them on its metrics pages. Other
+// servers remember up to kMaxEnded of them without histograms, so that the diagnosis can name an
+// ended rank that others wait for. Beyond the limit, the user with most of them loses the oldest.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_NODE_PEERS_KEPT_PROCESSES_H_
@@ -26,11 +26,11 @@ namespace nccl_pulse {
 
 struct KeptProcess {
   ProcessSnapshot process;
-  Peer::Time until;
+  Peer::Time until;  // when to forget it
   uid_t user;
-  uint64_t order;  // of joining
-  uint64_t page_bytes;
-  bool is_itself;  // the kernel confirms the pid that the segment contains
+  uint64_t order;       // order of joining, from 1
+  uint64_t page_bytes;  // its price on a page (page_share.h)
+  bool is_itself;       // the kernel confirms the pid that the segment contains
 };
 
 class KeptProcesses {
@@ -48,9 +48,10 @@ class KeptProcesses {
   // True if `process` claims to be an ended process of another user.
   bool IsAnothers(const ProcessSnapshot& process, uid_t user) const;
 
+  // Adds the page_bytes of each user's processes.
   void AddShares(Shares* bytes_of) const;
   const std::deque<KeptProcess>& shown() const { return shown_; }
-  // For the diagnosis only; empty if shown() is not.
+  // Returns the processes that only the diagnosis reads; empty if shown() is used.
   const std::deque<KeptProcess>& remembered() const { return remembered_; }
 
  private:

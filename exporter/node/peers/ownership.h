@@ -1,4 +1,5 @@
-// Decides which user owns a process and a communicator when several users share a page.
+// Decides which user owns a process and a communicator if an endpoint's metrics page has processes
+// of several users.
 //
 // Series with equal labels are added up, gauges show the newest one (families.h), and the ranks of
 // a communicator are compared. So one user's hand-over could falsify another's numbers and
@@ -6,11 +7,11 @@
 // communicator. A communicator is identified by its id alone, since an invented rank would take
 // part in verdicts.
 //
-// The owner is the last page's owner, else the user who joined first. Ownership lasts while one of
-// that user's processes, live or kept, claims the process or communicator. A process that joined
-// earlier has no priority over an owner, because it could copy ids from a page into its memory at
-// any time. For a process, but not for a communicator, a pid confirmed by the kernel counts more
-// than being first.
+// The owner is the owner on the previous page, else the user who joined first. Ownership lasts
+// while one of that user's processes, live or kept after its end, claims the process or
+// communicator. A process that joined earlier has no priority over an owner, because it could copy
+// ids from a page into its memory at any time. For a process, but not for a communicator, a pid
+// confirmed by the kernel counts more than being first.
 //
 // Not thread-safe.
 #ifndef EXPORTER_NODE_PEERS_OWNERSHIP_H_
@@ -32,7 +33,7 @@ namespace nccl_pulse {
 struct Claim {
   const ProcessSnapshot* process;
   uid_t user;
-  uint64_t order;  // of joining
+  uint64_t order;  // order of joining, from 1
   bool is_itself;  // the kernel confirms the pid that the memory contains
 };
 

@@ -14,10 +14,10 @@ namespace nccl_pulse {
 struct PageEntry {
   ProcessSnapshot process;
   uid_t user;
-  uint64_t order;  // of joining
+  uint64_t order;  // order of joining, from 1
   bool is_itself;  // the kernel confirms the pid that the segment contains
-  bool is_ended;   // for the diagnosis only
-  Peer* peer;      // null: ended
+  bool is_ended;   // ended, and read by the diagnosis only
+  Peer* peer;      // its connection; null: the process ended
 };
 
 }  // namespace nccl_pulse

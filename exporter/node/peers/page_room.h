@@ -1,4 +1,4 @@
-// Makes room on a full page: drops ended processes first, then the histograms of finalized
+// Makes room on a full metrics page: drops ended processes first, then the histograms of finalized
 // communicators, then members. Always takes from the user whose measurements are largest
 // (page_share.h).
 //
@@ -21,7 +21,7 @@ class PageRoom {
   // The pointers must outlive this object.
   PageRoom(const PeerOptions* options, PeerSlots* peers, KeptProcesses* kept, LogFunction log);
 
-  // Stores in `peer` how much of a page its measurements take.
+  // Sets the bytes of a page that the measurements of `peer`, in `process`, take.
   static void Price(const ProcessSnapshot& process, Peer* peer);
   // Makes room without refusing members, if possible. Returns the member to refuse next; null if
   // everything fits.

@@ -16,7 +16,7 @@ namespace nccl_pulse {
 
 struct Peer {
   using Time = std::chrono::steady_clock::time_point;
-  enum class State { kFree, kSilent, kMember };
+  enum class State { kFree, kSilent, kMember };  // kSilent: connected, has not said hello yet
 
   State state = State::kFree;
   SharedDescriptor connection;
@@ -24,13 +24,13 @@ struct Peer {
   PeerSegment segment;
   Credentials credentials;
   ProcessId process;
-  Time since{};
-  uint64_t order = 0;  // order of joining, from 1; members only
-  uint64_t page_bytes = 0;
-  uint64_t finalized_bytes = 0;   // histograms of finalized communicators, on the last page
+  Time since{};                   // when it connected
+  uint64_t order = 0;             // order of joining, from 1; members only
+  uint64_t page_bytes = 0;        // price of its measurements on a page (page_share.h)
+  uint64_t finalized_bytes = 0;   // part of it for histograms of finalized communicators
   bool leaves_finalized = false;  // these histograms are left out, and not in page_bytes
   bool said_goodbye = false;
-  bool claims_foreign = false;  // some of its communicators are left out
+  bool claims_foreign = false;  // some of its communicators, which another user owns, are left out
 
   bool IsMemberOf(uid_t user) const { return state == State::kMember && credentials.user == user; }
   // True if the job that this server runs in has closed the peer's descriptors.

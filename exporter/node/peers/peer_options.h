@@ -15,8 +15,8 @@
 namespace nccl_pulse {
 
 inline constexpr int kMaxMembers = 256;
-inline constexpr int kMaxSilent = 16;
-inline constexpr std::chrono::milliseconds kHelloTimeout{5000};
+inline constexpr int kMaxSilent = 16;  // connections that have not said hello
+inline constexpr std::chrono::milliseconds kHelloTimeout{5000};  // then they are closed
 // Limits for ended processes that a job's own server remembers (an agent has options instead), a
 // few KiB each. The diagnosis can then name an ended rank that others wait for.
 inline constexpr std::size_t kMaxEnded = 64;

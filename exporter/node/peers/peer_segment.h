@@ -31,7 +31,7 @@ class PeerSegment {
   PeerSegment(const PeerSegment&) = delete;
   PeerSegment& operator=(const PeerSegment&) = delete;
 
-  // Takes the descriptor, even if it refuses it. `snapshot` gets the current contents.
+  // Takes the descriptor, even if the memory is rejected. `snapshot` gets the current contents.
   bool Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejection* reason,
            std::string* error);
   // Returns false, with the reason, if the segment is damaged or too large for a process

@@ -22,8 +22,8 @@ class PeerSlots {
   std::vector<Peer>::const_iterator begin() const { return peers_.begin(); }
   std::vector<Peer>::const_iterator end() const { return peers_.end(); }
 
-  // Returns a free slot, or the oldest silent connection of the user with most silent ones. Never
-  // null: members never take the last kMaxSilent slots.
+  // Returns a free slot, or that of the oldest silent connection (no hello yet) of the user with
+  // most of them. Never null: members never take the last kMaxSilent slots.
   Peer* ForNewcomer();
   // Call when all members' slots are taken. Returns the newest member of the user who gives way to
   // `newcomer`; null if that is the newcomer's own user.

@@ -25,14 +25,15 @@ class RejectionLog {
  public:
   explicit RejectionLog(LogFunction log);
 
-  // `what`: the peer's action, to follow its name in a sentence.
+  // `what`: what the peer did, as the rest of the sentence that begins with its name.
   void Count(const Peer& peer, Rejection reason, const std::string& what);
   void CountSilently(Rejection reason);
   const RejectionCounts& counts() const { return counts_; }
   // Call when a rejected process was read after all.
   void Forget(pid_t pid);
-  // Returns how many of the last kMostUnread rejected processes (LeavesUnread) live. A process that
-  // is not visible here counts as live. Reads /proc for each.
+  // Returns how many live processes are missing on the page because they were rejected
+  // (LeavesUnread), kMostUnread at most. A process that is not visible here counts as live. Reads
+  // /proc for each.
   uint64_t CountUnread();
 
  private:

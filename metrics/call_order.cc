@@ -52,7 +52,7 @@ CallOrderSnapshot CallOrderOf(const std::vector<LastCallSnapshot>& calls,
   CallOrderSnapshot order;
   const std::vector<Collective> all = CollectivesOf(calls);
   std::size_t begin = all.size();
-  // Goes back to a missing number or a kind without room, then forward to a complete group.
+  // Goes back until a number is missing or a kind has no room, then forward to a complete group.
   for (; begin > 0; --begin) {
     const Collective& each = all[begin - 1];
     if (begin < all.size() && NumberOf(each) + 1 != NumberOf(all[begin])) break;

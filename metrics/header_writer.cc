@@ -39,7 +39,7 @@ bool HeaderWriter::TakeSeries(uint64_t most) {
   uint64_t before = header_.series_used.load();
   do {
     if (before >= most) return false;
-    // A budget: orders nothing. A swap, so that the limit is never exceeded.
+    // Relaxed: a budget orders nothing. A compare-and-swap, so that the limit is never exceeded.
   } while (!header_.series_used.replace(before, before + 1));
   return true;
 }

@@ -5,14 +5,14 @@
 namespace nccl_pulse {
 namespace {
 
-// Returns the label value of a number that may come from another process; null if no kind has it.
+// Returns the label value of a kind; null if its number, perhaps from another process, is invalid.
 template <typename Kind, std::size_t kSize>
 const char* NameOf(const char* const (&names)[kSize], Kind kind) {
   const auto number = static_cast<std::size_t>(kind);
   return number < kSize && names[number] != nullptr ? names[number] : "unknown";
 }
 
-// The array's size comes from kinds.h, so a kind without a name leaves a null at the end.
+// True if each kind has a name. Arrays have the size from kinds.h, so a missing name is a null.
 template <std::size_t kSize>
 constexpr bool IsWhole(const char* const (&names)[kSize]) {
   return names[kSize - 1] != nullptr;

@@ -6,13 +6,13 @@ namespace nccl_pulse {
 namespace {
 
 // Upper bound of a communicator's overflow series: one for uncompleted operations, one for replayed
-// ones, one per kind of latency. In addition, for collectives one per untimed reason and one
-// without a reason; for other operations one per reason. Calls need none: they have the lane's own
-// cells.
+// operations, one per kind of latency. In addition, for collectives one per untimed reason and one
+// without a reason; for other operations one per reason. Calls need none, because they overflow
+// into fixed cells of the lane.
 constexpr uint32_t kOverflowSeries =
     2 + (kLatencyKinds - 1) + kUntimedReasons + (kUntimedReasons - 1);
-// Entries reserved for them. As many threads as lanes may find the same last entry free at once;
-// all but one then exceed the limit.
+// Entries reserved for overflow series. As many threads as lanes may find the same last entry free
+// at once; all but one of them then exceed the limit.
 constexpr uint32_t kReservedSeries = kOverflowSeries + kLanes - 1;
 
 uint64_t OverflowKey(uint64_t key) {

@@ -61,7 +61,7 @@ PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls,
     const LastCallSnapshot& first = calls[begin];
     const bool is_of_several = end - begin > 1;
     if (first.launch == 0) {
-      are_known &= first.captured;  // else its launch is not made yet, or was not reported
+      are_known &= first.captured;  // otherwise not launched yet, or its launch was not reported
     } else {
       // NCCL may cut a group into several launches.
       const uint64_t last = is_of_several ? std::max(first.launch, next - 1) : first.launch;

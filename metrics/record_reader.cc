@@ -24,7 +24,8 @@ bool IsLatencyKind(uint32_t kind) {
          kind < static_cast<uint32_t>(kLatencyKinds);
 }
 
-// Several series may share one entry. There are few entries, so linear search is as good as a map.
+// Adds a count to the entry of the same operation, algorithm and protocol: several series may share
+// one entry. There are few entries, so linear search is as good as a map.
 void AddAlgorithm(AlgorithmCountSnapshot count, CommunicatorSnapshot* out) {
   for (AlgorithmCountSnapshot& known : out->algorithms) {
     if (known.op == count.op && known.algo == count.algo && known.proto == count.proto) {
@@ -91,7 +92,7 @@ bool RecordReader::ReadUserTag(uint64_t key, std::string* out) const {
   }
   const auto& header = *reinterpret_cast<const SegmentHeader*>(geometry_.base);
   const uint64_t tag = header.user_tags[id - 1].load();
-  // The tag was stored before the key, which orders nothing: the next reading sees it.
+  // The tag was stored before the key, but the key orders nothing. The next reading sees the tag.
   if (tag == 0) return false;
   *out = std::to_string(tag);
   return true;
@@ -142,7 +143,7 @@ bool RecordReader::ReadCommunicator(uint32_t index, CallbackCounts* callbacks,
   if (!Take(kCommunicatorBytes)) return false;
   out->finalized = view.state == CommunicatorState::kFinalized;
   ReadIdentity(*record, out);
-  // Before the launches in the lanes: completed ones must never exceed launched ones.
+  // Before the launches in the lanes: completed launches must never exceed launches.
   ReadHeartbeat(*record, out);
   ReadLanes(*record, callbacks, out);
   out->captured = record->captured.load() != 0;
@@ -395,7 +396,7 @@ void RecordReader::ReadTimedCalls(const CommunicatorRecord& record, Communicator
   }
   for (auto& [sequence, call] : picked) {
     if (sequence >= oldest) break;
-    // A second without calls keeps the call of an earlier turn.
+    // A second without calls still has the call of 32 s before.
     const uint64_t before_ns =
         static_cast<uint64_t>(newest_ns) - static_cast<uint64_t>(call.end_realtime_ns);
     if (before_ns < uint64_t{kMoments} * kMomentNs) out->picked_calls.push_back(std::move(call));

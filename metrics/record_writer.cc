@@ -25,8 +25,8 @@ uint32_t RecordWriter::Prepare(const Identity& identity) {
   return generation;
 }
 
-// Takes all chunks or none: rings have the same size everywhere in the process. Does not use the
-// chunks reserved for callbacks.
+// Gives the record a ring of last calls. Takes all chunks or none: all rings of the process have
+// the same size. Does not use the chunks reserved for callbacks.
 void RecordWriter::TakeLastCallChunks() {
   SegmentHeader& header = segment_.WritableHeader();
   const uint32_t wanted = header.last_calls / kLastCallsPerChunk;
@@ -82,7 +82,8 @@ int RecordWriter::ClaimLanes() {
   return kLanes;
 }
 
-// Readers accept the sums only if the epoch was even and did not change.
+// Adds calls of an operation to the process' sums. Readers accept the sums only if the epoch was
+// even and did not change.
 void RecordWriter::AddToSums(uint32_t op, uint64_t calls, uint64_t bytes) {
   HeaderWriter(segment_).AddRecycledCalls(OperationRowOf(op), calls, bytes);
 }
@@ -171,8 +172,8 @@ void RecordWriter::KeepIfAgreed(uint64_t number, const TimedCallFields& call) {
   if (end_ns < 0) return;
   const uint64_t hash = CallHash(CallSeed(record_.comm_id.load()), OperationRowOf(call.op),
                                  call.size_class, call.call_number);
-  // Two threads at once may both find their call rarer, and the wrong one may stay. This rank then
-  // differs from the others for one second.
+  // If two threads do this at once, the wrong call may stay. This rank's agreed call then differs
+  // from the other ranks' for one second.
   TimedCall& kept = record_.calls_of_moments[end_ns / kMomentNs % kMoments];
   TimedCall::Copy before{};
   if (kept.Read(&before) != 0) {
@@ -204,7 +205,7 @@ void RecordWriter::StoreUnreportedCalls(uint64_t calls, uint64_t since_ns, bool 
 }
 
 void RecordWriter::NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now_ns) {
-  // The slot of the same kind; else a free one, or that of the shortest wait.
+  // Uses the slot of the same last call; else a free slot, or the slot of the shortest wait.
   LongWait* slot = &record_.long_waits[0];
   for (LongWait& each : record_.long_waits) {
     if (LongWait::Call(each.what.load()) == last_call) {

@@ -66,15 +66,16 @@ void MakeSealedMemory(size_t bytes, SharedDescriptor* memory, std::string* why) 
   memory->Close();
 }
 
-// Call after mapping the memory. Later holders of the descriptor can only read, so no other process
-// changes the indices that callbacks read back. A kernel before 5.1 lets them write; measurements
-// are also worth having there.
+// Prevents later holders of the descriptor from writing, so no other process changes the indices
+// that callbacks read back. Call after mapping the memory. Kernels before 5.1 do not have this
+// seal; the plugin measures there, too.
 void SealAgainstOtherWriters(int fd) {
   fcntl(fd, F_ADD_SEALS, kSealFutureWrite);
   fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
 }
 
-// Allocates the range, so that a refusal is an errno here, not SIGBUS at the first access.
+// Allocates the file's range from `begin` to `end`, so that a refusal is an errno here, not SIGBUS
+// at the first access.
 bool Reserve(int fd, uint64_t begin, uint64_t end) {
   int result = 0;
   do {
@@ -175,7 +176,7 @@ bool Segment::Populate(uint64_t offset, uint64_t bytes) {
     if (errno != EINVAL) return false;  // EINVAL: a kernel before 5.14
     if (memory_.is_open() && !Reserve(memory_.get(), begin, end)) return false;
     for (uint64_t at = begin; at < end; at += unit) {
-      // Maps the memory without changing it: adds nothing to a byte that others may be using.
+      // Faults the page in without changing it: adds 0 to a byte that other threads may be using.
       __atomic_fetch_add(base_ + at, 0, __ATOMIC_RELAXED);
     }
   }
@@ -188,7 +189,7 @@ bool Segment::PopulateRecord(uint32_t index) {
   Ordered<uint32_t>& present = WritableHeader().records_present;
   const uint32_t first = present.load();  // written under this lock only
   if (index < first) return true;
-  // All records before it too, so that one number says which may be touched.
+  // Also all records before this one, so that one number says which records may be touched.
   if (!Populate(kRecordsOffset + first * kRecordStride, (index + 1 - first) * kRecordStride)) {
     return false;
   }

@@ -73,8 +73,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
 
   RecordReader reader(geometry, realtime_offset_ns, limit != nullptr ? limit->bytes : UINT64_MAX,
                       wish);
-  // True if the thread that reads counters is inside a driver call, and the background thread is
-  // not.
+  // True if "pulse-work" does not return from a driver call, while the background thread polls.
   const bool is_stuck =
       snapshot->counters_read_ns != 0 && last_poll_ns > snapshot->counters_read_ns + kWorkStuckNs;
   // A writer recycles a record in microseconds, so a few attempts are enough. The pauses are for a

@@ -21,14 +21,14 @@ std::atomic<int> g_first_lost{-1};
 constexpr int kFirstAllowed = 3;
 
 // Open descriptors of this process. An entry is filled under a ForkGuard, and freed by its owner.
-// Relaxed: only the child of a fork reads entries of others, see SharedDescriptor::fd_.
+// Relaxed: only the child of a fork reads entries of other owners, see SharedDescriptor::fd_.
 struct OpenEntry {
-  std::atomic<int> fd{0};  // 0: free; never one of ours
+  std::atomic<int> fd{0};  // 0: the entry is free; SharedDescriptor never uses descriptor 0
   FileIdentity identity;
 };
 OpenEntry g_open[SharedDescriptor::kMostOpen];
 
-// Returns the entry's index, or -1 if all are taken.
+// Enters a descriptor into the table. Returns the entry's index, or -1 if all are taken.
 int Register(int fd, const FileIdentity& identity) {
   for (int i = 0; i < SharedDescriptor::kMostOpen; ++i) {
     int free = 0;
@@ -49,8 +49,9 @@ bool Identify(int fd, FileIdentity* identity) {
   return true;
 }
 
-// Programs that close all descriptors rarely go beyond this number, and the kernel's table for so
-// many is small. If the process' limit is lower, the upper quarter of it.
+// Returns the number from which descriptors are placed. Programs that close all descriptors rarely
+// go beyond 4096, and the kernel's table for so many is small. If the process' limit is lower, the
+// upper quarter of the limit is used.
 int PreferredNumber() {
   constexpr rlim_t kPreferred = 4096;
   rlimit descriptors{};
@@ -59,8 +60,8 @@ int PreferredNumber() {
   return std::max(static_cast<int>(std::min(upper, kPreferred)), kFirstAllowed);
 }
 
-// Returns the file under a high number, or under its own if the system allows no other. -1 if that
-// is 0 to 2.
+// Moves the file to a high number and returns that number, or its old number if the system allows
+// no other. Returns -1 if the old number is 0 to 2.
 int MoveUp(int fd) {
   const int preferred = PreferredNumber();
   if (fd >= preferred) return fd;

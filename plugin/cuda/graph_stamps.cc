@@ -8,7 +8,7 @@
 namespace nccl_pulse {
 namespace {
 
-// A number with one writer. Relaxed: something else publishes it.
+// Adds to a number with one writer. Relaxed: something else publishes it.
 template <typename Number>
 void Add(std::atomic<Number>& cell, Number amount) {
   cell.store(cell.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
@@ -76,10 +76,11 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
   return nullptr;
 }
 
-// Returns null if another thread took the slot first.
+// Opens a capture in `set`, in place of the least recently used one. Returns null if another thread
+// took the slot first.
 GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, uint64_t touch) {
-  // The least recently used capture gives way: it has ended, or more than a hundred others have
-  // begun since it was used.
+  // The least recently used capture has ended, or more than a hundred others have begun since it
+  // was used.
   Capture* oldest = nullptr;
   uint64_t oldest_id = Capture::kBusy;
   uint64_t oldest_touch = 0;
@@ -165,7 +166,7 @@ bool GraphStamps::NoteLaunch(CudaStream stream, const Launch& launch, uint32_t c
   const bool is_read = due != StampsDue::kNone && AddStamp(*capture, stream, graph, where, {});
   CaptureMember* const member = FindMember(*capture, communicator, launch.owner);
   if (member != nullptr) Add(member->launched, calls);
-  if (is_pair) capture->launch = is_read ? launch : Launch{};  // without a begin there is no time
+  if (is_pair) capture->launch = is_read ? launch : Launch{};  // no duration without a begin
   return is_pair;
 }
 
@@ -297,8 +298,8 @@ void GraphStamps::CountFollowed(const CaptureMember& member, uint32_t change) {
   }
 }
 
-// Returns a record with the capture's calls so far. Null if none is left, or if CUDA would not
-// report the end of the graph.
+// Takes a free record and fills it with the capture's calls so far. Returns null if no record is
+// free, or if CUDA would not report the end of the graph.
 GraphStamps::Record* GraphStamps::TakeRecord(Capture& capture, CudaGraph graph,
                                              StampContext& context) {
   for (Record& record : tables_->records) {
@@ -341,8 +342,8 @@ GraphStamps::Record* GraphStamps::TakeRecord(Capture& capture, CudaGraph graph,
 bool GraphStamps::RetainBy(CudaGraph graph, Record& record) {
   CudaUserObject object = nullptr;
   const auto destroyed = [](void* argument) {
-    // Runs on a thread of CUDA's, which may not call CUDA. Release: it touches nothing else of the
-    // record.
+    // Runs on a thread of CUDA, which must not call CUDA. Release: the thread does not use the
+    // record afterwards.
     static_cast<Record*>(argument)->is_destroyed.store(true, std::memory_order_release);
   };
   if (stamps_.user_object_create(&object, &record, destroyed, 1, kCudaNoDestructorSync) !=
@@ -353,8 +354,8 @@ bool GraphStamps::RetainBy(CudaGraph graph, Record& record) {
   if (stamps_.graph_retain_user_object(graph, object, 1, kCudaMoveReference) == kCudaSuccess) {
     return true;
   }
-  // CUDA reports the object's end later, and that must not be taken for the end of the record's
-  // next owner. Until then this is a record without calls.
+  // CUDA will still report the object's end. So the record is not reused until then, and has no
+  // calls: its next owner would otherwise be taken for destroyed.
   record.calls[0].kind.store(0, std::memory_order_relaxed);
   record.state.store(Record::kUsed, std::memory_order_release);
   stamps_.user_object_release(object, 1);

@@ -1,4 +1,4 @@
-// GraphStamps, the part of the background thread: it reads the stamps.
+// The functions of GraphStamps with which the background thread reads the stamps.
 #include <algorithm>
 
 #include "plugin/cuda/graph_stamps.h"

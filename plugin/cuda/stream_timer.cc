@@ -336,9 +336,9 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
     if (progress->oldest == OldestLaunch::kUnknown && is_tail_complete && is_counter_lost) {
       progress->oldest = OldestLaunch::kUntold;
     }
-    // Its own gate gives the exact time. Otherwise, if nothing completed since the last look, the
-    // oldest launch is the same as then. Otherwise it lies between the last marker and the next, or
-    // between the last marker and the newest launch.
+    // The gate of the oldest launch gives its exact time. Otherwise, if nothing completed since the
+    // last poll, the oldest launch is the same as then. Otherwise it is between the last complete
+    // marker and the next, or between that marker and the newest launch.
     const uint64_t exact_ns = progress->oldest == OldestLaunch::kNotBegun ? front.waiting_ns
                               : progress->oldest == OldestLaunch::kBegun  ? front.begun_ns
                                                                           : 0;

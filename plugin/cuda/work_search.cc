@@ -46,7 +46,8 @@ void Consider(const WorkDriver& work, CudaAddress at, WorkCandidates* found) {
   found->candidate[found->count++] = candidate;
 }
 
-// Considers the words in front of `end`, the nearest first, until one cannot be read.
+// Checks the words in front of `end` as pointers to the block, nearest first, until a word cannot
+// be read.
 void SearchBefore(const WorkDriver& work, int memory, uintptr_t end, WorkCandidates* found) {
   const uintptr_t begin = end > kReach ? end - kReach : 0;
   uint64_t words[kStep / sizeof(uint64_t)];

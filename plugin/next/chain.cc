@@ -1,25 +1,26 @@
-// Chained calls a second profiler behind this plugin, because NCCL loads one profiler:
-// NCCL_PULSE_NEXT_PLUGIN=/path/lib.so.
+// Chained forwards NCCL's callbacks to this plugin and to a second profiler plugin, called the next
+// profiler (NCCL_PULSE_NEXT_PLUGIN=/path/lib.so), because NCCL loads only one.
 //
 //   NCCL ──► Chained<V> ──► ours (plugin/adapter), as if it were alone
 //                      └──► the next profiler: the calls that NCCL would make to it
 //
-// Nothing of this runs without the variable: at load time, Connect puts Chained's functions into
-// the exported structures only if it is set. NCCL reads the structures later.
+// Without the variable none of this runs: at load time, Connect puts Chained's functions into the
+// exported structures only if the variable is set. NCCL reads the structures later.
 //
 // The next profiler gets:
-//   version   the newest that NCCL and that profiler know (next_library.h), with its descriptor
-//   context   its own, also null
+//   version   calls in the newest API version that it and NCCL support (next_library.h), with that
+//             version's descriptors
+//   context   the context that its own init stored, even if null
 //   mask      an int of its own. NCCL's mask is the union of our mask and of this int after the
-//             first init. Each profiler gets only the events that its own mask would bring. Bits
+//             first init. Each profiler gets only the events that its own mask would enable. Bits
 //             that the next profiler clears later take effect; bits that it sets later do not.
-//   handles   its own, in stops, states and parents. Null for a handle of another process (PXN), or
-//             older than handle_pairs.h keeps.
+//   handles   its own handles, in stops, states and parents. Null for a handle of another process
+//             (PXN), or for a handle older than handle_pairs.h keeps.
 // If its init fails or throws, it gets no events of that communicator.
 //
-// If it asks for network steps, NCCL makes all of them. Our window (runtime/network_window.h) then
-// switches an int of our own, which selects our events, and changes of NCCL's mask by other tools
-// (runtime/mask_monitor.h) are not noticed.
+// If the next profiler requests network steps, NCCL reports all of them. NetworkWindow then
+// switches a mask of our own (our_mask_) instead of NCCL's, and MaskMonitor does not notice changes
+// of NCCL's mask by other tools.
 //
 // Thread: as NCCL's. init takes a lock to load the library; the callbacks take none. Cost of an
 // event: a copy of the descriptor, up to three look-ups, and each plugin's own.
@@ -74,12 +75,12 @@ std::mutex g_lock;
 // Guarded by g_lock, except that a loaded library is read without it.
 NextLibrary g_library;
 bool g_was_loaded = false, g_is_good = false;
-std::array<bool, kMostContexts> g_is_used{};  // places of contexts
+std::array<bool, kMostContexts> g_is_used{};  // slots of g_contexts
 uint32_t g_last_slot = 0;
 abi::ByVersion<const void*> g_own{};  // the structures that this library exports
 
-// Returns both profilers' handles behind a handle from NCCL. Unknown handles go to our plugin,
-// which counts them as such.
+// Returns the two profilers' handles for a handle from NCCL. Our plugin gets unknown handles, and
+// counts them as unknown.
 HandlePair HandleOf(const void* handle) {
   const uint64_t value = TicketOf(handle);
   if (!g_handles.IsTicketOrPair(value)) return {0, value, value != 0};
@@ -142,8 +143,8 @@ bool IsThere(abi::DebugLogger logger) {
   return g_is_good;
 }
 
-// Returns the context that NCCL gets for both; ours if there is no room for a pair. Requires
-// g_lock.
+// Returns the context that NCCL gets in place of the two plugins' contexts; null if there is no
+// room. Requires g_lock.
 void* JoinContexts(const void* ours, const void* next) {
   for (uint32_t i = 0; i < kMostContexts; ++i) {
     g_last_slot = (g_last_slot + 1) % kMostContexts;
@@ -315,7 +316,7 @@ class Chained {
     void** const group = GroupOf(&event, 0);
     const HandlePair groups = group != nullptr ? HandleOf(*group) : HandlePair();
     void* ours = nullptr;
-    // Unknown types go to our plugin, which counts them as such.
+    // Our plugin gets unknown types, and counts them as unknown.
     if (!IsKnown(event.type) || (abi::BitsThatBring(event.type) & OurMask()) != 0) {
       event.parentObj = PointerOf(parents.ours);
       if (group != nullptr) *group = PointerOf(groups.ours);

@@ -31,7 +31,8 @@ SnapshotSet ReadOwnSegment(const Segment& segment, const ReadWish& wish) {
   throw std::runtime_error("this process' own segment: " + error);
 }
 
-// "http://node17:9410/metrics". A server on all interfaces is named by its host.
+// Returns "http://node17:9410/metrics", for example. If the server listens on all interfaces, the
+// URL has the host's name.
 std::string MetricsUrl(const Server& server, const std::string& hostname) {
   const std::string& address = server.address();
   if (address.empty()) {

@@ -44,8 +44,8 @@ std::string FormatUuid(const unsigned char (&uuid)[16]) {
   return text;
 }
 
-// The kernel driver's number of the device ("Device Minor"). As a rule it is also the index that
-// nvidia-smi and DCGM use, which sort by PCI bus id. The UUID is the label to join on. The CUDA
+// Returns the kernel driver's number of the device ("Device Minor"). As a rule it is also the index
+// of nvidia-smi and DCGM, which sort GPUs by PCI bus id. The UUID is the label to join on. The CUDA
 // ordinal is no substitute: CUDA_VISIBLE_DEVICES renumbers it.
 std::string FindNodeIndex(const std::string& short_pci_bus_id) {
   const std::string path = "/proc/driver/nvidia/gpus/" + short_pci_bus_id + "/information";

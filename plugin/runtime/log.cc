@@ -13,16 +13,17 @@
 namespace nccl_pulse {
 namespace {
 
-// Writing to a pipe that is closed would raise SIGPIPE.
+// True if standard error can take a line now. A pipe without a reader would raise SIGPIPE.
 bool MayWrite() {
   pollfd polled = {STDERR_FILENO, POLLOUT, 0};
   return poll(&polled, 1, 0) == 1 && (polled.revents & ~POLLOUT) == 0;
 }
 
-// The descriptor is the job's, and not ours to make non-blocking: a pipe that poll finds writable
-// may be filled by another writer before we write, and a terminal may take a part of a line. So a
-// pipe or a terminal is opened once more, if that is allowed. A regular file needs none of this:
-// writing it waits for no reader, and its position belongs to the descriptor.
+// Writes a line to standard error without waiting for a reader. Returns write()'s result. The
+// descriptor belongs to the job, so it may not be made non-blocking, and poll does not suffice:
+// another writer may fill a pipe before our write, and a terminal may take only a part of the line.
+// So a pipe or a terminal is opened once more, if that is allowed. A regular file is written
+// directly: that waits for no reader, and the file position belongs to the descriptor.
 ssize_t WriteAtOnce(const std::string& line) {
   if (!MayWrite()) return -1;
   struct stat status {};
@@ -34,7 +35,7 @@ ssize_t WriteAtOnce(const std::string& line) {
   const int own = is_terminal || S_ISFIFO(status.st_mode)
                       ? open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
                       : -1;
-  // Another user's terminal, after su: it might take a part of the line, and wait with the rest.
+  // Another user's terminal, after su: a write may take a part of the line, then block.
   if (is_terminal && own < 0) return -1;
   const ssize_t written = write(own < 0 ? STDERR_FILENO : own, line.data(), line.size());
   if (own >= 0) close(own);

@@ -53,7 +53,7 @@ bool NetworkWindow::SetShare(double percent, uint64_t now_ns) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Look(now_ns);
   share_ = percent;
-  next_opening_ns_ = 0;  // planned with the share before
+  next_opening_ns_ = 0;  // it was planned with the old share
   if (!open_) return true;
   // Close the window now. The time watched at the old share does not lengthen the next pause.
   Switch(false);
@@ -120,7 +120,7 @@ void NetworkWindow::Tick(uint64_t now_ns, bool wanted, const std::function<bool(
   }
   if (!wanted) return;
   // The first window opens at a random time within a pause, so that processes that started together
-  // do not open theirs together.
+  // do not open their windows together.
   if (next_opening_ns_ == 0) next_opening_ns_ = now_ns + PauseNs(kLengthNs, 0, 1);
   if (now_ns < next_opening_ns_ || !prepare()) return;
   Switch(true);

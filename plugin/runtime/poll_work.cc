@@ -17,7 +17,8 @@
 namespace nccl_pulse {
 namespace {
 
-// The poller's pauses: while launches are in flight or a command is given, and otherwise.
+// Pauses between rounds: kBusyPollMs while launches are in flight or a client is connected,
+// otherwise kIdlePollMs.
 constexpr int kBusyPollMs = 20;
 constexpr int kIdlePollMs = 100;
 // Rounds begin at multiples of these pauses, some microseconds sooner or later. The periods are
@@ -37,7 +38,7 @@ void PollWork::Start(abi::DebugLogger logger) {
           {relax, [](void* work) { return static_cast<PollWork*>(work)->Round(); },
            [](void* work) { static_cast<PollWork*>(work)->LoseSight(PollerState::kEnded); },
            this})) {
-    control_.Close();  // nobody would answer
+    control_.Close();  // no thread would answer
     LoseSight(PollerState::kNotStarted);
     process_.log.Warn(
         logger,
@@ -104,8 +105,8 @@ void PollWork::LoseSight(PollerState why) {
   HeaderWriter(*process_.segment).StorePollerState(why);
 }
 
-// Recycles finalized communicators whose series are needed. init also does that, but may never be
-// called again.
+// Recycles finalized communicators if their series are needed. Init also does that, but may never
+// be called again.
 void PollWork::MakeRoom() {
   if (!process_.tracker->WantsRoom()) return;
   // Never waits for an init or finalize of another thread: they make room themselves.

@@ -48,7 +48,7 @@ void Poller::ForgetAfterFork() {
 }
 
 void Poller::Run() {
-  // Not the job's locale, which may change at any time (setlocale).
+  // A locale of its own: the job may change the global one at any time (setlocale).
   uselocale(newlocale(LC_ALL_MASK, "C", nullptr));
   bool begun = false;
   while (true) {

@@ -21,8 +21,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Returns a tag that differs from the last one: a forked child holds its parent's tickets, which
-// must not match its own. The caller holds the init lock.
+// Returns the tag of this process' tickets, another one at each call: a forked child holds its
+// parent's tickets, which must not match its own. The caller holds the init lock.
 uint32_t MakeProcessTag() {
   static uint32_t last = 0;
   uint32_t tag = last;

@@ -36,19 +36,19 @@ int QueryTable::Ask(uint64_t key, ncclPulseDurations_v1_t* durations) {
   if (key == 0) return ncclPulseBadArgument;
   for (std::size_t i = 0; i < kProbes; ++i) {
     Slot& slot = slots_[(key / 2 + i) % kSlots];
-    // Relaxed: the key alone; the sequence orders the fields.
+    // Relaxed: only the key is read here; the sequence orders the fields.
     uint64_t at = slot.key.load(std::memory_order_relaxed);
     if (at == 0 && slot.key.compare_exchange_strong(at, key, std::memory_order_relaxed)) {
       is_used_.store(true);
       return ncclPulseNotYet;
     }
     if (at != key) continue;
-    // Acquire: the fields of this sequence, or later ones.
+    // Acquire: sees the fields of this sequence, or later ones.
     const uint32_t before = slot.sequence.load(std::memory_order_acquire);
     if (before == 0 || before % 2 != 0) return ncclPulseNotYet;
     std::array<uint64_t, kFields> fields;
     for (std::size_t field = 0; field < kFields; ++field) fields[field] = slot.fields[field];
-    // A field of a later answer would show behind this fence.
+    // If a field is of a later answer, the sequence read after this fence has changed.
     std::atomic_thread_fence(std::memory_order_acquire);
     if (slot.sequence.load(std::memory_order_relaxed) != before) return ncclPulseNotYet;
     *durations = {fields[0],
@@ -75,7 +75,7 @@ QueryTable::Slot* QueryTable::Find(uint64_t key) {
 void QueryTable::Write(const ncclPulseDurations_v1_t& durations, Slot* slot) {
   const uint32_t sequence = slot->sequence.load(std::memory_order_relaxed);  // its only writer
   slot->sequence.store(sequence + 1, std::memory_order_relaxed);
-  // Release: whoever sees a new field sees that it is being written.
+  // Release: a reader that sees a new field sees the odd sequence, or a later one.
   std::atomic_thread_fence(std::memory_order_release);
   const uint64_t fields[kFields] = {durations.calls,
                                     durations.mean_ns,

@@ -31,21 +31,21 @@ struct Program {
   std::unique_ptr<Process> process;
   PollWork poll_work;
   Endpoint endpoint;
-  uint32_t versions = 0;  // API versions that were met: 1 << version
+  uint32_t versions = 0;  // API versions seen so far, as bits 1 << version
   bool memory_warning_given = false;
   bool heartbeat_warning_given = false;
   bool graphs_line_given = false;
   bool user_tags_warning_given = false;
 };
 
-// All of these are guarded by the lock of init.
+// The following variables are guarded by the lock of init.
 Program* g_program = nullptr;
 bool g_fork_handler_set = false;
 bool g_gave_up = false;  // init failed, nothing is measured
 
-// The parent's threads do not exist in a child, and the parent's memory and descriptors are not
-// ours to use. Everything here is async-signal-safe: other threads of the parent may have held any
-// lock.
+// Resets the runtime in a forked child. The parent's threads do not exist in a child, and the
+// child must not use the parent's memory and descriptors. Everything here is async-signal-safe:
+// other threads of the parent may have held any lock.
 void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   tracker->store(nullptr, std::memory_order_relaxed);  // a child has one thread
   InitLock::Reset();
@@ -106,8 +106,8 @@ void MeetVersion(Program& program, const InitArguments& arguments) {
                    absl::StrCat("another NCCL in this process: ", process.Capabilities(version)));
 }
 
-// Returns the communicator's ticket, or 0 if there is no room.
-// `context_at`: CommunicatorIdentity.
+// Returns the communicator's ticket, or 0 if there is no room. `context_at`: where NCCL stores the
+// profiler's context.
 uint64_t AddCommunicator(Process& process, const InitArguments& arguments, const void* context_at,
                          int* event_mask) {
   const GpuIdentity gpu = FindCurrentGpu(process.driver);
@@ -122,7 +122,7 @@ uint64_t AddCommunicator(Process& process, const InitArguments& arguments, const
   try {
     process.masks.Attach(arguments.api_version, ticket, event_mask, process.clock.NowNs());
   } catch (...) {
-    // NCCL would not know the communicator and never make a callback for it: it must not look idle.
+    // NCCL would never make a callback for this communicator, so it would look idle.
     process.tracker->FinishCommunicator(ticket);
     throw;
   }
@@ -151,8 +151,8 @@ void WarnWithoutHeartbeat(Program& program, const InitArguments& arguments, uint
       "Hangs and durations are not reported for it");
 }
 
-// Prepares the stamps. Called before the communicator is added, because its captures can begin
-// right after that.
+// Prepares stamps for CUDA graphs (graph_stamps.h). Called before the communicator is added,
+// because its captures can begin right after that.
 void PrepareGraphs(Program& program, const InitArguments& arguments) {
   Process& process = *program.process;
   if (!process.settings.follow_graphs || process.tracker->graphs().PrepareContext() ||
@@ -187,7 +187,7 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
                                           [] { ForgetAfterFork(&tracker_); }) == 0;
     }
     if (g_program == nullptr) {
-      // Not tried again: the event mask of a process must not change, and one warning is enough.
+      // No retry: the event mask of a process must not change, and one warning is enough.
       if (g_gave_up) return;
       g_gave_up = true;
       std::unique_ptr<Process> process = Process::Make(arguments);
@@ -195,8 +195,7 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
       auto program = std::make_unique<Program>(std::move(process));
       g_gave_up = false;
       g_program = program.release();
-      // Stored before anything that may fail: communicators that come later must not look idle
-      // because the tracker is missing.
+      // Stored before anything that may fail: without it, later communicators would look idle.
       tracker_.store(g_program->process->tracker.get(),
                      std::memory_order_release);  // callbacks see all of it
       StartServing(*g_program, arguments);

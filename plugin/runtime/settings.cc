@@ -26,7 +26,8 @@ constexpr uint64_t kMaxSeries =
 constexpr std::size_t kMaxNodeName = 253;  // as long as a DNS name can be
 constexpr std::size_t kMaxLabelValueBytes = 128;
 
-// A setting. Its parser returns false for a bad value; the value in `used` then stays.
+// A setting. `parse` returns false, without effect, for a bad value. `used` returns the value in
+// use, for the warning.
 struct Setting {
   const char* name;
   const char* accepted;  // for the warning
@@ -68,8 +69,8 @@ bool ParseFileSdDirectory(const std::string& value, Settings* settings) {
   return true;
 }
 
-// A DNS name of at most 253 characters, which is how Kubernetes names nodes, or another name that a
-// host may have.
+// Accepts a DNS name of at most 253 characters, which is how Kubernetes names nodes, or another
+// name that a host may have.
 bool ParseNodeName(const std::string& value, Settings* settings) {
   const auto allowed = [](char c) {
     return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';
@@ -98,7 +99,7 @@ bool ParseLastCalls(const std::string& value, Settings* settings) {
   return true;
 }
 
-// Parses a setting that can also be changed while the job runs. Both ways accept the same values.
+// Parses a setting that `pulse set` can also change while the job runs, by the same rules.
 template <LiveSetting setting, typename T>
 bool ParseLive(const std::string& value, T* out, Settings* settings) {
   double number = 0;
@@ -117,7 +118,7 @@ bool ParseHangSeconds(const std::string& value, Settings* settings) {
   return ParseLive<LiveSetting::kHangSeconds>(value, &settings->hang_seconds, settings);
 }
 
-// Prometheus' rule for label names. Names that start with two underscores are reserved.
+// True if Prometheus accepts the label name. Names that start with two underscores are reserved.
 bool IsLabelName(std::string_view name) {
   if (name.empty() || absl::StartsWith(name, "__") || absl::ascii_isdigit(name[0])) return false;
   return std::all_of(name.begin(), name.end(),

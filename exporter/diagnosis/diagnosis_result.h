@@ -18,8 +18,8 @@ struct CircleStep {
   int32_t rank = 0;
 };
 
-// The position of a stalled replay of a CUDA graph: after the first `before` of the communicator's
-// captured calls, and not after call number `until`.
+// The position of a stalled replay of a CUDA graph: it has passed the communicator's first `before`
+// captured calls, and has not passed call number `until`.
 struct ReplayPosition {
   uint32_t graph = 0;  // number among the graphs with calls of this communicator; 0: no replay
   uint32_t before = 0, until = 0;
@@ -36,8 +36,9 @@ struct Hang {
   // The call that is missing, for kRankNotCalled: "AllReduce #106 (up to 64KiB)". "": not known,
   // or calls of several kinds.
   std::string missing_call;
-  Situation situation{};
-  // For kBeingMade: index in the result of a communicator with the same ranks, if there is one.
+  Situation situation{};  // a fact that changes the sentence (verdict.h)
+  // For kBeingMade: index in the result of an existing communicator with the same ranks, if any.
+  // The suspects were found there.
   std::optional<std::size_t> absent_in;
   std::vector<int32_t> suspects;  // ranks, in order; empty if none can be named
   std::vector<int32_t> waiting;   // ranks, in order
@@ -73,7 +74,7 @@ struct Straggler {
   // Set if all ranks of a host, or of several hosts by turns, are late: the hosts' names.
   std::string host{};
   std::vector<int32_t> ranks{};  // all late ranks; `rank` is the first of them
-  // Each rank's part of `seconds_per_second`, or its host's.
+  // Part of `seconds_per_second` for each of `ranks`, or, if `host` is set, for its host.
   std::vector<double> parts{};
   // The `ranks` that are late only because they wait in another communicator (job_stragglers.h).
   // They aren't named.
@@ -84,7 +85,7 @@ struct Straggler {
 
 struct LateRank {
   int32_t rank = 0;
-  double seconds_per_second = 0;  // that its peers wait for it
+  double seconds_per_second = 0;  // time that its peers wait for it
 };
 
 struct RankLoss {
@@ -104,8 +105,7 @@ struct CommunicatorDiagnosis {
     return straggler && straggler->excused.size() < straggler->ranks.size();
   }
   // The rank that arrives last at the majority of the late calls, if too few calls are known to
-  // exclude chance.
-  // Never together with a straggler.
+  // exclude chance. Never together with a straggler.
   std::optional<LateRank> perhaps_late;
   // Share of the last `window_seconds` that ranks wait for each other, if no straggler is named.
   double waited_share = 0;

@@ -17,10 +17,10 @@
 
 namespace nccl_pulse {
 
-inline constexpr std::size_t kMostAbandoned = 16;  // operations of a communicator
+inline constexpr std::size_t kMostAbandoned = 16;  // limit of operations per communicator
 
-// Returns a rank's candidates, by its own counts: abandoned calls, or calls of an operation that
-// NCCL does not report. Texts from other processes are not checked.
+// Returns a rank's calls that may be abandoned, by its own counts: either they are, or NCCL does
+// not report launches of this operation. Texts from other processes are not checked.
 std::vector<AbandonedCallsSnapshot> AbandonedCallsOf(const CommunicatorSnapshot& communicator);
 
 // The abandoned calls of the ranks of one communicator.

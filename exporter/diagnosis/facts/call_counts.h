@@ -17,7 +17,7 @@
 
 namespace nccl_pulse {
 
-// Key: operation and size class; class -1: sizes are ignored.
+// Number of calls by operation and size class (a range of message sizes; -1: all sizes together).
 using Calls = std::map<std::pair<std::string, int>, uint64_t>;
 
 Calls CollectiveCalls(const CommunicatorSnapshot& communicator);

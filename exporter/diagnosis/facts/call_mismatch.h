@@ -17,7 +17,7 @@ namespace nccl_pulse {
 
 // The ranks that made the same call, while other ranks made another one.
 struct CallSide {
-  Calls calls;  // empty: not compared by counts
+  Calls calls;  // their calls; empty unless compared by counts
   Ranks ranks;
   const CallOrderSnapshot::Kind* kind = nullptr;  // for kCallNumber and kRoots: the call
 };

@@ -1,7 +1,7 @@
 // CommunicatorFacts collects what the ranks of one communicator are known to have done. The graph
 // of waits (waits/arrows.h) is built only from these facts. No fact names a culprit.
 //
-// Thread: any, no state. Points into the view.
+// Thread: any, no state. Points into the communicator's view (rank_view.h).
 #ifndef EXPORTER_DIAGNOSIS_FACTS_COMMUNICATOR_FACTS_H_
 #define EXPORTER_DIAGNOSIS_FACTS_COMMUNICATOR_FACTS_H_
 
@@ -22,7 +22,8 @@ namespace nccl_pulse {
 
 // ReplayFacts compares how far the ranks of a communicator are in the replays of their CUDA graphs.
 //
-// A stamp counts how often the rank's GPU has passed it (docs/cuda-graphs.md). Ranks that captured
+// A stamp is a small kernel in a graph that counts how often the rank's GPU has passed it
+// (docs/cuda-graphs.md). Ranks that captured
 // the same graphs replay them in the same order. So rank B is behind rank A if B has begun fewer
 // replays, or as many and has passed fewer stamps of the last one. A replay queued behind another
 // has passed no stamp, and does not matter.
@@ -76,8 +77,8 @@ struct CommunicatorFacts {
   int64_t now_ns;
 
   Ranks live;
-  // Live ranks whose last call is a collective without a reported launch, for half of the
-  // threshold.
+  // Live ranks whose last call is a collective whose launch has not been reported for half of the
+  // hang threshold.
   Ranks unreported;
 
   // Comparison of the live ranks' calls; empty if they cannot be compared.
@@ -87,7 +88,7 @@ struct CommunicatorFacts {
   std::size_t most = 0;                       // index of the rank with the most calls
   Calls least;                                // calls that all ranks have made
   bool is_mismatched = false;                 // some rank made a call that calls[most] lacks
-  bool is_quiet = true;  // no launch and no unreported call within the last moment
+  bool is_quiet = true;  // no launch and no unreported call within the last second
   Ranks behind;          // ranks with fewer calls than live[most]
   // Live ranks that lack a call which another rank has made (or had made before it ended), and that
   // are idle or can make no further call.

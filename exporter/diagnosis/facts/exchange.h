@@ -18,8 +18,8 @@ namespace nccl_pulse {
 // an exchange or made only a part of it, because its counts no longer match.
 bool AreLaunchesExchanges(const CommunicatorView& view);
 
-// Returns the share of its time that a rank spends in calls on one communicator. Returns nothing if
-// too few calls were timed.
+// Returns the share of its time that a rank spends in calls for which `is_counted` is true, on one
+// communicator. Returns nothing if too few calls were timed.
 std::optional<double> ShareInCalls(const RankView& rank,
                                    bool (*is_counted)(const TimedCallSnapshot& call));
 

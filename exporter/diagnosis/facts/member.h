@@ -4,7 +4,7 @@
 // Ended and stopped processes are described as of their end or last poll. So a rank that was killed
 // while it waited still waits here.
 //
-// Thread: any, no state. Points into the views.
+// Thread: any, no state. Points into the communicators' views (rank_view.h).
 #ifndef EXPORTER_DIAGNOSIS_FACTS_MEMBER_H_
 #define EXPORTER_DIAGNOSIS_FACTS_MEMBER_H_
 

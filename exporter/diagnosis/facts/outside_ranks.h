@@ -3,9 +3,9 @@
 // A rank may be reported by its plugin, and by several agents. One report is kept: the plugin's,
 // else that of its own node's agent.
 //
-// RAS and the plugin count differently. RAS counts captured calls, but no call that has not
-// launched. So a rank without the plugin gets the plugin's count of another rank, plus the
-// difference between these ranks' counts by RAS.
+// RAS, NCCL's status service, and the plugin count differently. RAS counts captured calls, but no
+// call that has not launched. So a rank without the plugin gets the plugin's count of another rank,
+// plus the difference between these ranks' counts by RAS.
 //
 // Thread: any, no state. Cost: none where all ranks have the plugin, else that of sorting the
 // ranks.

@@ -74,7 +74,7 @@ struct RankState {
   const char* word = "";
   int64_t since_realtime_ns = 0;
 };
-// `waits`: by a verdict the rank waits.
+// `waits`: whether a verdict lists the rank as waiting.
 RankState StateOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                   const RankActivity& activity, bool is_stopped, bool waits);
 
@@ -103,8 +103,8 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator);
 bool IsStalled(const ProcessSnapshot& process, int64_t now_realtime_ns,
                int64_t stalled_after_ns = kStoppedAfterNs);
 
-// True if it shows no sign of life because it is stopped: by the kernel, or if the kernel was not
-// asked.
+// True if the process IsStalled and may be stopped: the kernel does not report that it runs, or was
+// not asked.
 bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
                int64_t stalled_after_ns = kStoppedAfterNs);
 
@@ -112,7 +112,7 @@ bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
 // not.
 enum class CallsKnown : uint8_t { kYes, kCaptured, kOverflowed, kEventMaskChanged };
 CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
-// As above, without regard to captured calls.
+// Like AreCallsKnown, but ignores captured calls.
 CallsKnown AreOtherCallsKnown(const ProcessSnapshot& process,
                               const CommunicatorSnapshot& communicator);
 

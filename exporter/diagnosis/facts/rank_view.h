@@ -31,8 +31,8 @@ struct RankView {
   bool is_failed_by_peer = false;
   bool is_stopped = false;        // its process is stopped, or stalled for another reason
   bool is_of_many_hosts = false;  // sentences must also name its host
-  // Number among the process' ranks in this communicator on the same GPU, or on unknown GPUs: each
-  // has its own thread. Nearly always 0.
+  // Number of the rank among the process' ranks in this communicator on the same GPU, or on unknown
+  // GPUs. Each such rank has its own host thread. Nearly always 0.
   uint32_t thread = 0;
 
   int32_t rank() const { return communicator->rank; }
@@ -44,8 +44,8 @@ struct RankView {
 
 using Ranks = std::vector<const RankView*>;
 
-// Drivers' errors this close together may have one cause: they are noticed within a second, and clocks
-// of hosts differ.
+// Driver errors of several GPUs this close together may have one cause: they are noticed within a
+// second, and clocks of hosts differ.
 inline constexpr int64_t kSameErrorNs = 3000000000;
 
 // `peers`: from PeersSnapshot, in order.
@@ -79,14 +79,14 @@ struct CommunicatorView {
   const RankView* Find(int64_t rank) const;
 };
 
-// True if its process is in exit(), so that it will make no further call.
+// True if the rank's process is in exit(), so that the rank will make no further call.
 inline bool IsExiting(const RankView& rank) { return rank.process->poller == PollerState::kEnded; }
 
 // True if the rank's last call is a Send or Recv to another rank. NCCL reports every launch of
 // these (docs/nccl-profiler-api.md#what-is-not-visible).
 bool IsLaunchAlwaysReported(const CommunicatorSnapshot& communicator);
-// True if the launch of such a call has not been reported. So the host is inside NCCL, for example
-// connecting to the peer, or has not ended the group.
+// True if the rank's last call is such a Send or Recv, and its launch has not been reported. So the
+// host is inside NCCL, for example connecting to the peer, or has not ended the group.
 inline bool IsInsideSendOrRecv(const RankView& rank) {
   return rank.activity.reason == UnknownReason::kLaunchNotReported &&
          IsLaunchAlwaysReported(*rank.communicator);

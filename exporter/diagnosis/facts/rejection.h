@@ -1,4 +1,4 @@
-// Rejection is the reason why a process' measurements are not on a page.
+// Rejection is the reason why a process' measurements are not on the metrics page.
 //
 // Thread: any, constant data.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_REJECTION_H_
@@ -33,7 +33,7 @@ constexpr const char* RejectionName(Rejection reason) {
   return kRejectionNames[static_cast<std::size_t>(reason)];
 }
 
-// The index is a Rejection.
+// Number of rejections, indexed by Rejection.
 using RejectionCounts = std::array<uint64_t, kRejections>;
 
 // True if a process with the plugin is missing on the page after this rejection.

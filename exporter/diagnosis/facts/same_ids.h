@@ -59,7 +59,7 @@ class SameIds {
   Numbering NumberingOf(const CommunicatorSnapshot& communicator) const;
 
   std::unordered_map<const CommunicatorSnapshot*, Numbering>
-      numberings_;  // for IDs of several communicators
+      numberings_;  // only of communicators that share their ID with another
 };
 
 // Clears the global rank of processes that share it although they are different ranks of one

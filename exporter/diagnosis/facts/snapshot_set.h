@@ -1,5 +1,5 @@
-// SnapshotSet holds the snapshots of a node's processes, from which a page is made. `pulse
-// diagnose` merges the sets of many nodes (exporter/fleet/snapshot_union.h).
+// SnapshotSet holds the snapshots of a node's processes, from which the metrics page is rendered.
+// `pulse diagnose` merges the sets of many nodes (exporter/fleet/snapshot_union.h).
 //
 // Thread: plain data.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_SNAPSHOT_SET_H_

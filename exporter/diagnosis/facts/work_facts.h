@@ -18,7 +18,7 @@
 // A GPU that waits in NCCL's kernel is busy. Nothing is concluded if a GPU is shared with another
 // process, or was partly busy.
 //
-// Thread: any, no state. Points into the view.
+// Thread: any, no state. Points into the communicator's view (rank_view.h).
 #ifndef EXPORTER_DIAGNOSIS_FACTS_WORK_FACTS_H_
 #define EXPORTER_DIAGNOSIS_FACTS_WORK_FACTS_H_
 

@@ -45,8 +45,8 @@ constexpr uint64_t CallSeed(uint64_t comm_id) { return MixBits(comm_id); }
 constexpr uint64_t CallHash(uint64_t kind_seed, uint64_t call_number) {
   return MixBits(kind_seed + call_number * 0x9e3779b97f4a7c15ULL);
 }
-// Returns the seed for calls of one kind. `seed`: CallSeed. `row`: OperationRowOf (name_table.h)
-// the operation, the same in every process.
+// Returns the seed for calls of one kind. `seed`: CallSeed. `row`: the operation's OperationRowOf
+// (name_table.h), the same in every process.
 constexpr uint64_t KindSeed(uint64_t seed, uint32_t row, uint32_t size_class) {
   return seed + (uint64_t{row} << 8 | size_class) * 0xd1342543de82ef95ULL;
 }

@@ -102,7 +102,7 @@ class HeaderWriter {
   void AddRecycledCallbacks(CallbackKind kind, uint64_t callbacks) {
     header_.recycled_callbacks[static_cast<int>(kind)].add(callbacks);
   }
-  // `row`: OperationRowOf (name_table.h) the operation.
+  // `row`: the operation's OperationRowOf (name_table.h).
   void AddRecycledCalls(uint32_t row, uint64_t calls, uint64_t bytes);
 
  private:

@@ -184,7 +184,7 @@ struct SegmentHeader {
   Cell event_mask_changes;
 
   // Number of recycled communicators, and their calls and bytes, so that the process' totals never
-  // decrease. By operation: OperationRowOf (name_table.h) is the index.
+  // decrease. Indexed by the operation's OperationRowOf (name_table.h).
   Cell recycled_communicators;
   Cell recycled_calls[kOperationRows];
   Cell recycled_bytes[kOperationRows];

@@ -158,7 +158,7 @@ struct LastCallSnapshot {
   // Number among calls of its operation and size class, from 0. Equals
   // TimedCallSnapshot::call_number of a duration on the stream.
   std::optional<uint32_t> kind_number;
-  int64_t launch_realtime_ns = 0;  // accurate to about a microsecond; 0: not known
+  int64_t launch_realtime_ns = 0;  // when it was launched, to about 1 us; 0: not known
   uint64_t launch = 0;             // number among the launches of the communicator, from 1
 };
 
@@ -270,8 +270,8 @@ struct CommunicatorSnapshot {
 
   int32_t nccl_api_version = 0;  // of the communicator's NCCL
   uint32_t event_mask = 0;       // NCCL's profiler event mask, as the plugin wrote it
-  // Calls since the last launch that NCCL reported: their launches are not visible, or have not
-  // been made.
+  // Calls since the last launch that NCCL reported: they were not launched, or NCCL does not report
+  // their launches.
   uint64_t unreported_calls = 0;
   bool are_unreported_in_group = false;  // NCCL is known not to have ended the last call's group
   int64_t unreported_since_realtime_ns = 0;  // when these calls were first seen; 0: none
@@ -330,15 +330,16 @@ const char* ProcessEndName(ProcessEnd end);
 enum class RunState : uint8_t {
   kUnknown = 0,          // not queried, or not visible to the server
   kRunning = 1,          // runs, or sleeps until something wakes it
-  kStopped = 2,          // T: by a signal
-  kTraced = 3,           // t: by a debugger
-  kUninterruptible = 4,  // D: in a system call that no signal ends (a driver's, or I/O)
-  kDumpingCore = 5,      // crashed
-  kEnded = 6,            // Z: waits to be reaped, or is gone
-  kFrozen = 7,           // by its cgroup (cgroup2's freezer); stat says S or D
+  kStopped = 2,          // state T: stopped by a signal
+  kTraced = 3,           // state t: stopped by a debugger
+  kUninterruptible = 4,  // state D: in a system call that no signal ends (a driver's, or I/O)
+  kDumpingCore = 5,      // crashed, and the kernel is writing the core file
+  kEnded = 6,            // state Z (waits to be reaped), or gone
+  kFrozen = 7,           // by its cgroup (cgroup2's freezer), with state S or D
 };
 const char* RunStateName(RunState state);
-// Returns "stopped by a signal", for example; "" for a process that runs, or has ended.
+// Returns the reason why a process does not run, like "stopped by a signal"; "" if it runs or has
+// ended.
 const char* WhyNotRunning(RunState state);
 
 struct ProcessSnapshot {
@@ -346,12 +347,12 @@ struct ProcessSnapshot {
   uint32_t pid_namespace = 0;  // its inode; 0: the initial PID namespace, or unknown
   std::string plugin_version;
   std::string hostname;
-  std::string global_rank, local_rank, job_id;  // "" when the launcher did not say
+  std::string global_rank, local_rank, job_id;  // "" if the launcher did not set them
   int32_t nccl_api_version = 0;                 // 1..7: the ncclProfiler_vN that NCCL picked
   std::string static_labels;                    // set by the user, "name=value,name=value"
   std::string nccl_environment;                 // "NCCL=2.28.9 NCCL_IB_HCA=mlx5_0"; "": not known
   std::string timing;                           // "auto", "kernel" or "off"
-  uint32_t event_mask = 0;
+  uint32_t event_mask = 0;         // events that the plugin requested from that NCCL
   std::string duration_source;     // source of durations: "stream", "kernel" or "none"
   std::string completion_source;   // source of completions: "stream", "proxy", "kernel" or "none"
   int32_t sampling_exponent = -1;  // one call in 2^n is timed on the stream; -1: no stream timing
@@ -403,7 +404,7 @@ struct ProcessSnapshot {
   // (exporter/outside), and its calls are launches.
   bool is_from_outside = false;
   // The process' pid in the PID namespace of the node's server, as the kernel reported it (0: the
-  // process is not visible there), and that namespace's inode.
+  // process is not visible there), and that namespace's inode (0: the initial PID namespace).
   int32_t seen_pid = 0;
   uint32_t seen_in = 0;
   // The process' user ID, as the kernel reported it to the node's server when the process connected

@@ -38,7 +38,7 @@
 // work on the stream, from ranks that wait in the launch. The two events of a gate are around that
 // earlier work. `front` is recorded in front of the launch. `behind` is the tail of the previous
 // launch, which is not recorded again; the gate's old event becomes the new tail. If the previous
-// launch has no tail, there is no `behind`, and the counter must show that this launch is complete.
+// launch has no tail, there is no `behind`; only the counter shows whether it is complete.
 //
 //   `behind`       `front`        the launch
 //   not complete   not complete   is not the oldest in flight: the previous one is not complete
@@ -47,9 +47,9 @@
 //
 // A gate costs its launch about a microsecond: recording an event, and touching its cache lines. So
 // only some launches get one: launches at least 200 us after the previous launch, and four others
-// after each poll. A ring keeps the oldest gates. While it is full, `newest_gate_` is used again
-// and again, for the newest launch. Gates are queried only when nothing has completed for 100 ms.
-// An uncertain answer is not used.
+// after each poll. A ring keeps the oldest gates. While it is full, each new gate replaces the last
+// one in `newest_gate_`. Gates are queried only when nothing has completed for 100 ms. An uncertain
+// answer is not used.
 //
 // No event is recorded on a stream in capture. No event is destroyed while a callback could use it:
 // the poller destroys the events of a finalized communicator some seconds later, and not at all if
@@ -58,7 +58,7 @@
 // Thread: as drawn; Attach and Retire under the runtime's lock. Callbacks never wait for the
 // poller, so a blocking driver call blocks only the poller. Cost on the launching thread: one
 // record without timing (0.1 us) per launch with a tail, a second one per gate, two with timing
-// (5.8 us) per sampled launch. GPU: nothing for the heartbeat, about 5 us per sampled launch.
+// (5.8 us) per sampled launch. Cost on the GPU: about 5 us per sampled launch, otherwise nothing.
 // Errors: a failed driver call (context destroyed, device lost) switches the communicator's timer
 // off for good; metrics of its work in flight are then absent. The first error is kept. While
 // nothing is in flight, the tail is queried once a second: if the context is lost, the query
@@ -124,7 +124,7 @@ class CommunicatorTimer {
 
   // True if launches are followed. Acquire: sees the events.
   bool is_on() const { return state_.acquire() == kOn && !failed_.load(); }
-  // Acquire: sees the events, and that the poller has finished with the last communicator's.
+  // Acquire: sees the events, and that the poller has destroyed the last communicator's events.
   State state() const { return static_cast<State>(state_.acquire()); }
   // Launching thread. True if hurried launches need no event behind them (StreamTimer).
   bool is_counted() const { return is_counted_.load(); }

@@ -26,18 +26,18 @@ struct JobRank {
 
 // A root of a job's waits. The inherited Hang is that of the communicator that has waited longest.
 struct JobRoot : Hang {
-  std::vector<JobRank> ranks;    // one per named process
-  std::vector<JobRank> perhaps;  // if no rank is named: ranks without any work in flight
-  std::vector<uint64_t> communicators;
+  std::vector<JobRank> ranks;           // one per named process
+  std::vector<JobRank> perhaps;         // if no rank is named: ranks without any work in flight
+  std::vector<uint64_t> communicators;  // IDs of communicators whose ranks wait for it
 };
 
 struct JobStraggler {
-  std::vector<JobRank> ranks;  // if several: all seen ranks of one host
+  std::vector<JobRank> ranks;  // several: all ranks of one host that are reported
   bool is_whole_host = false;
   double seconds_per_second = 0;  // upper bound of the time that the others wait
   int64_t window_seconds = 0;     // length of the window; 0: since the job became slower
   std::string text;
-  std::string lateness;  // see Straggler
+  std::string lateness;  // `text` without the ranks' names; "" for a host
 };
 
 // Returns the next step (verdict.h).

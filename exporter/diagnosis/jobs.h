@@ -2,7 +2,7 @@
 //
 // Different communicators with the same ID are distinguished (same_ids.h).
 //
-// Thread: one at a time. Points into the views or the set.
+// Thread: one at a time. Points into the views (rank_view.h) or the set.
 #ifndef EXPORTER_DIAGNOSIS_JOBS_H_
 #define EXPORTER_DIAGNOSIS_JOBS_H_
 
@@ -20,14 +20,15 @@ namespace nccl_pulse {
 
 class Jobs {
  public:
-  // Mixed communicators join no processes.
+  // Does not join the processes of mixed communicators (several with one ID, see same_ids.h).
   explicit Jobs(const std::vector<CommunicatorView>& views);
-  // Mixed communicators join all their processes, so that no job is split. A process without
+  // Joins all processes of mixed communicators, so that no job is split. A process without
   // communicators is a job of its own.
   explicit Jobs(const SnapshotSet& set);
 
   // Returns the job's number. The process must be in the views or the set.
   std::size_t OfProcess(const ProcessSnapshot* process) { return sets_.SetOf(of_.at(process)); }
+  // `view`: index in the constructor's `views`.
   std::size_t OfView(std::size_t view) { return sets_.SetOf(view); }
   // Returns the job's number, for a communicator of the set.
   std::size_t OfCommunicator(uint64_t comm_id, uint32_t number) {

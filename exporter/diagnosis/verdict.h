@@ -36,7 +36,7 @@ enum class Situation : uint8_t {
   kPlain,
   kFinalized,    // the suspects have finalized the communicator
   kExiting,      // the suspect's process is in exit()
-  kBeingMade,    // the others make the communicator
+  kBeingMade,    // the others are creating the communicator
   kQueued,       // waiting ranks are behind earlier work of their own GPUs
   kInReplay,     // waiting ranks are in a replay of a CUDA graph
   kInsideNccl,   // waiting ranks have launched nothing

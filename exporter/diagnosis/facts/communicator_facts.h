@@ -23,10 +23,9 @@ namespace nccl_pulse {
 // ReplayFacts compares how far the ranks of a communicator are in the replays of their CUDA graphs.
 //
 // A stamp is a small kernel in a graph that counts how often the rank's GPU has passed it
-// (docs/cuda-graphs.md). Ranks that captured
-// the same graphs replay them in the same order. So rank B is behind rank A if B has begun fewer
-// replays, or as many and has passed fewer stamps of the last one. A replay queued behind another
-// has passed no stamp, and does not matter.
+// (docs/cuda-graphs.md). Ranks that captured the same graphs replay them in the same order. So rank
+// B is behind rank A if B has begun fewer replays, or as many and has passed fewer stamps of the
+// last one. A replay queued behind another has passed no stamp, and does not matter.
 //
 // Captured operations let no rank leave before all have arrived (WaitsForAll). So if B is behind A,
 // then A has begun an operation that cannot end without B, and waits; and B's GPU has not reached

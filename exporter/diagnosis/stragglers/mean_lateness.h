@@ -24,8 +24,8 @@ struct MeanLateness {
   // For each rank, in nanoseconds per call: how much less it has waited than the mean of all ranks.
   // Empty if they cannot be compared.
   std::vector<double> of_rank;
-  // Lateness in the calls of one kind, and their share of all calls: a rank may be late only for
-  // the first call of each step.
+  // Lateness in the calls of one kind (operation and size class), and `part`, their share of all
+  // calls: a rank may be late only for the first call of each step.
   struct OfKind {
     double part = 0;
     std::vector<double> of_rank;

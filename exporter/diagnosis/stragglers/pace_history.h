@@ -1,6 +1,6 @@
-// PaceHistory remembers the pace of each process, to detect that a process has become slower. So a
-// pipeline stage that became slower is distinguished from a stage that always had more work
-// (slowed.h).
+// PaceHistory remembers the pace of each process, its time per collective, to detect that a process
+// has become slower. So a pipeline stage that became slower is distinguished from a stage that
+// always had more work (slowed.h).
 //
 // Time is divided into windows. A window ends with the first page after kMinRounds rounds of the
 // job (calls of its rarest collective) and 10 s, or after five minutes. Old neighboring windows are
@@ -12,8 +12,8 @@
 //   as many calls
 //
 // The pace is computed from the calls by operation, and from the sums of stream durations scaled by
-// the sampling exponent. Nothing is known of processes without stream timing, or with calls in CUDA
-// graphs.
+// the sampling exponent (one call in 2^exponent is timed). Nothing is known of processes without
+// stream timing, or with calls in CUDA graphs.
 //
 // Thread: the server's. Cost: per page, proportional to the operations of each communicator.
 // Memory: kMostWindows windows and the last counts per process. After a change of the server it is
@@ -41,7 +41,7 @@ class ProcessPace {
  public:
   static constexpr std::size_t kPaceWindows = 3;
   static constexpr uint64_t kMinRounds = 8;
-  static constexpr uint64_t kMinTimed = 24;
+  static constexpr uint64_t kMinTimed = 24;  // least timed calls of a window
   static constexpr int64_t kMinWindowNs = 10'000'000'000;
   static constexpr int64_t kLongWindowNs = 300'000'000'000;
   static constexpr std::size_t kMostWindows = 24;
@@ -68,7 +68,7 @@ class ProcessPace {
 
   Counts counts_;  // at the begin of the current window
   int64_t began_realtime_ns_ = 0;
-  int exponent_ = -1;
+  int exponent_ = -1;                // sampling exponent of the current window
   std::vector<PaceWindow> windows_;  // oldest first
 };
 

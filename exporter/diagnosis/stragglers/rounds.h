@@ -40,9 +40,9 @@ class RoundsOfProcesses {
 // with kernel timing, all sizes; or launches of several calls ("Grouped").
 uint64_t CallsOfKind(const CommunicatorSnapshot& communicator, const TimedCallSnapshot& kind);
 
-// True if a share of `occasions` is too large for chance: if each of `candidates` has the
-// probability `chance` each time, one of them reaches this share with a probability below 1 in
-// 100,000. Uses Chernoff's bound, which is conservative.
+// True if a candidate's `share` of the occasions is too large for chance: if on each occasion each
+// candidate has the probability `chance`, any of them reaches this share with a probability below 1
+// in 100,000. Uses Chernoff's bound, which is conservative.
 bool IsBeyondChance(double share, double chance, double occasions, double candidates);
 
 }  // namespace nccl_pulse

@@ -35,7 +35,7 @@ namespace nccl_pulse {
 // The processes and communicators of one job (jobs.h).
 struct JobProcesses {
   std::map<const ProcessSnapshot*, JobRank> ranks;  // live processes, with one rank of each
-  std::vector<const CommunicatorView*> views;       // those with is_mixed belong to several jobs
+  std::vector<const CommunicatorView*> views;       // is_mixed: also a view of other jobs
   // True if every rank is reported of each communicator that has a live rank.
   bool are_all_seen = true;
 

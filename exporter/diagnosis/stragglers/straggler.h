@@ -106,7 +106,7 @@ class StragglerState {
   // Over millions of rounds any difference between ranks is significant. So the lateness in the
   // mean must be at least this part of the present lateness.
   static constexpr double kMinPartOfNow = 0.2;
-  static constexpr double kMinMatched = 16;
+  static constexpr double kMinMatched = 16;      // calls that were matched between ranks
   static constexpr double kMinLate = 8;          // late matched calls
   static constexpr double kMinLoss = 0.02;       // seconds per second
   static constexpr uint64_t kMinLateNs = 20000;  // well above the events' own differences
@@ -124,7 +124,7 @@ class StragglerState {
   static constexpr double kMostOfNext = 0.5;
   // Least part of an equal share of the late calls, for each of several stragglers.
   static constexpr double kMinPartOfTurns = 0.5;
-  static constexpr std::size_t kMostTogether = 8;
+  static constexpr std::size_t kMostTogether = 8;  // stragglers that are late by turns
   // Largest difference between the other ranks' waits, as a part of their median wait. If they
   // differ more, ranks arrive one after the other, and no rank is named.
   static constexpr double kMostOfOrder = 0.4;
@@ -169,13 +169,13 @@ class StragglerState {
     double seconds = 0;       // lost by the others
     double late_calls = 0;    // calls at which it arrived last, by more than kMinLateNs
     double late_rounds = 0;   // rounds of the job in which it arrived last at a late call
-    double late_seconds = 0;  // loss of these calls, not scaled
+    double late_seconds = 0;  // loss of the matched ones of these calls
 
     void Add(const Lateness& other);
   };
   struct OfRank {
     Lateness lateness;
-    double total_seconds = 0;   // ever
+    double total_seconds = 0;   // lost by the others since this object was made
     double before_seconds = 0;  // `total_seconds` at the previous update
     // Seconds lost in each second (Unix time) of the window.
     std::map<int64_t, double> lost_in{};
@@ -185,9 +185,9 @@ class StragglerState {
 
   // Sums over recent calls; older calls count less.
   struct Window {
-    double observed = 0;  // seconds
-    double matched = 0;   // calls
-    double loss = 0;      // seconds, not scaled; no call adds more than kMostMeans
+    double observed = 0;  // seconds that have been seen
+    double matched = 0;   // calls matched between ranks
+    double loss = 0;      // seconds, of matched calls alone; no call adds more than kMostMeans
     double late = 0;      // matched calls at which a rank arrived late
     double square = 0;    // ns²: the waits' squared differences from the mean of their call
     double waits = 0;     // number of waits in `square`
@@ -238,7 +238,7 @@ class StragglerState {
   std::map<int32_t, OfRank> ranks_;
   int64_t updated_realtime_ns_ = 0;
   Window window_;
-  int64_t window_begin_ns_ = 0;  // of the losses
+  int64_t window_begin_ns_ = 0;  // Unix time from which losses count
   double window_length_ = 0;     // seconds
   double mean_loss_ = 0;         // seconds for a call, in the last window with enough calls
   uint64_t rounds_ = 0;          // of the first rank's process, since its start

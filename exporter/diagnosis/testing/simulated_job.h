@@ -35,7 +35,8 @@ class SimulatedJob {
   int64_t now() const { return now_; }
   ProcessSnapshot& process(int index) { return processes_[index]; }
 
-  // Adds a communicator; `members` become its ranks 0, 1, ...
+  // Adds a communicator. The processes with the indices `members` become its ranks 0, 1, ...
+  // `nranks` 0: as many as members.
   void AddCommunicator(uint64_t id, std::vector<int> members, int nranks = 0, int nnodes = 1) {
     for (std::size_t rank = 0; rank < members.size(); ++rank) {
       CommunicatorSnapshot communicator;
@@ -105,7 +106,8 @@ class SimulatedJob {
     communicator.last_completion_realtime_ns = now_;
   }
 
-  // Makes a call of all ranks. `arrivals_ns`: after now. All end `work_ns` after the last arrival.
+  // Makes a call of all ranks, which arrive `arrivals_ns` from now. The call ends on all ranks
+  // `work_ns` after the last arrival.
   void Collective(uint64_t id, const std::string& op, const std::vector<int64_t>& arrivals_ns,
                   int64_t work_ns, int size_class = 4) {
     const int64_t last_ns = *std::max_element(arrivals_ns.begin(), arrivals_ns.end());

@@ -1,5 +1,6 @@
-// The rules that add arrows to the graph of waits, each for one communicator. arrows.cc decides
-// which rules apply. Parameters: `i`, index of the communicator's view; `at`, index of a member.
+// The rules that add arrows to the graph of waits (graph.h; an arrow A ──► B means that A waits for
+// B), each for one communicator. arrows.cc decides which rules apply. Parameters: `i`, index of the
+// communicator's view (rank_view.h); `at`, index of a rank in it.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_ARROW_RULES_H_
@@ -43,7 +44,8 @@ bool AddBeingMade(GraphBuilder& graph, std::size_t i);
 // ---- replay_arrows.cc: CUDA graphs, and communicators whose calls are not all counted
 
 void AddReplays(GraphBuilder& graph, std::size_t i);
-// Adds arrows of a member's GPU. `behind_beside_graphs` is computed once per communicator.
+// Adds arrows of a member's GPU. `behind_beside_graphs` caches the ranks with fewer calls outside
+// of graphs, for all members of the communicator.
 void AddNotComparable(GraphBuilder& graph, std::size_t i, std::size_t at,
                       std::optional<Ranks>* behind_beside_graphs);
 

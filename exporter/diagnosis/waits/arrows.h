@@ -42,7 +42,7 @@ inline constexpr std::size_t kMostSearched = 64;
 struct ViewWaits {
   CommunicatorFacts facts;
   std::vector<Member> members;       // in the order of the view's ranks
-  std::vector<std::size_t> outside;  // live members: idle, exiting, or not begun by their GPU
+  std::vector<std::size_t> outside;  // live members: idle, in exit(), or launched but not begun
   std::vector<uint32_t> gpus;        // actor of each member; kNoActor: no work in flight
   std::optional<Mismatch> mismatch;
   Ranks absent;  // in a communicator being created: ranks known not to have joined

@@ -23,7 +23,8 @@ struct NamedRoots {
   ActorState state{};
   std::vector<uint32_t> actors;
   std::vector<uint32_t> followed;  // actors with a later event of the same kind
-  // The view in which a host of a circle waits, if the other ranks keep another order of calls.
+  // Set if the actor is a host that has left the order of calls which other ranks keep, so that
+  // they wait for each other: the view in which the host waits.
   std::optional<std::size_t> waits_in{};
 };
 // Actors in a circle, each waiting for the next.
@@ -46,7 +47,7 @@ struct QueuedWaits {
 // The cause of the job's wait can't be seen.
 struct CannotTell {
   std::size_t view = 0;
-  bool is_posted = false;  // a circle through work that may have been posted ahead
+  bool is_posted = false;  // the actors form a circle, but its work may have been posted ahead
 };
 
 struct Finding {

@@ -24,13 +24,13 @@ namespace nccl_pulse {
 inline constexpr std::size_t kMostFollowed = 32;
 
 struct MemberIndex {
-  std::size_t view, at;
+  std::size_t view, at;  // index of the communicator's view, and of the rank in it
 };
 
 // A host thread: a process on one GPU.
 struct HostThread {
-  uint32_t host = kNoActor;
-  uint32_t event = kNoActor;
+  uint32_t host = kNoActor;   // actor of the thread
+  uint32_t event = kNoActor;  // actor of its end, stop or failure; kNoActor: none needed so far
   int64_t ended_wait_ns = 0;  // when a member ended, or was aborted, during a wait; 0: none
   std::vector<MemberIndex> members;
   std::vector<std::size_t> owes_in;  // views with calls in which others wait for this host
@@ -40,7 +40,7 @@ struct HostThread {
   // The oldest launch of a member that has completed work recently.
   int64_t first_moving_ns = INT64_MAX;
   int64_t last_live_ns = 0;        // last launch, or creation, of a live member
-  int64_t awaited_ns = INT64_MAX;  // begin of the first wait for its event
+  int64_t awaited_ns = INT64_MAX;  // begin of the first wait for `event`
 };
 
 class GraphBuilder {
@@ -127,8 +127,8 @@ class GraphBuilder {
   std::vector<uint32_t> unseen_, unknown_;
 };
 
-// Returns the rank's last event if it is early enough to be the cause of a wait that began then,
-// and the rank had not left the communicator.
+// Returns the rank's last event if it is early enough to be the cause of a wait that began at
+// `wait_began_ns`, and the rank had not left the communicator.
 std::optional<LastEvent> CauseOf(const RankView& rank, int64_t wait_began_ns);
 
 }  // namespace nccl_pulse

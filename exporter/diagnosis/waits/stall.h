@@ -28,7 +28,7 @@ struct PeerOwes {
 struct Stall {
   const CommunicatorView* view = nullptr;
   const ViewWaits* waits = nullptr;
-  Hang hang;               // ranks and words are added last
+  Hang hang;               // its ranks and words are set last
   Ranks suspects;          // in the order of the view
   Ranks waiting;           // not including suspects
   Ranks victims;           // waiting ranks that ended, or aborted
@@ -42,8 +42,8 @@ struct Stall {
 
   std::vector<int32_t> unseen;        // ranks
   std::optional<uint64_t> elsewhere;  // communicator in which the suspects may wait
-  bool is_posted = false;             // if kUnknown: see CannotTell
-  bool is_of_circle = false;          // see NamedRoots::waits_in
+  bool is_posted = false;             // if the verdict is kUnknown: see CannotTell
+  bool is_of_circle = false;          // the suspect left the order of calls, see NamedRoots
   Ranks also_blocked;                 // further ranks that have not arrived, and may wait elsewhere
   std::string peer_op;                // with two ranks: the call that the suspect has not made
   std::vector<std::pair<const CommunicatorView*, const RankView*>> circle;

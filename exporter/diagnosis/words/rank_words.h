@@ -17,7 +17,7 @@
 
 namespace nccl_pulse {
 
-inline constexpr std::size_t kMostListed = 8;
+inline constexpr std::size_t kMostListed = 8;  // names in a list, before "and 3 more"
 
 // Returns "a, b and c".
 template <typename List, typename Formatter>

@@ -40,6 +40,7 @@ class RecordWriter {
 
   // ---- states ----
 
+  // The fields are those of CommunicatorSnapshot (snapshot.h).
   struct Identity {
     uint64_t comm_id = 0;  // 0: not known yet, see Learn
     std::string_view name;
@@ -53,6 +54,7 @@ class RecordWriter {
   // Gives a free record, whose memory is populated, its next generation and owner. Returns the
   // generation, with which lanes can be claimed from now on.
   uint32_t Prepare(const Identity& identity);
+  // Makes the record visible to readers. `source`: detects which of its work is complete.
   void Publish(CompletionSource source);
   // True if there are chunks for another communicator's ring of last calls, or rings are off.
   static bool HasRoomForLastCalls(Segment& segment) {
@@ -67,8 +69,9 @@ class RecordWriter {
   void GiveUpLastCalls();
 
   // Frees a finalized record and its chunks. Its calls and callbacks move to the process' sums
-  // (recycled_*); readers in the middle of it drop it. False if a lane stayed busy: its holder
-  // would write into the next communicator. The record is then unchanged; try again later.
+  // (SegmentHeader::recycled_*). Readers drop a copy that they are making. False if a lane stayed
+  // busy: its holder would write into the next communicator. The record is then unchanged; try
+  // again later.
   bool Recycle();
 
   // ---- late identity: called by callbacks ----

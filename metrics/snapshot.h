@@ -352,8 +352,8 @@ struct ProcessSnapshot {
   std::string static_labels;                    // set by the user, "name=value,name=value"
   std::string nccl_environment;                 // "NCCL=2.28.9 NCCL_IB_HCA=mlx5_0"; "": not known
   std::string timing;                           // "auto", "kernel" or "off"
-  uint32_t event_mask = 0;         // events that the plugin requested from that NCCL
-  std::string duration_source;     // source of durations: "stream", "kernel" or "none"
+  uint32_t event_mask = 0;                      // events that the plugin requested from that NCCL
+  std::string duration_source;                  // source of durations: "stream", "kernel" or "none"
   std::string completion_source;   // source of completions: "stream", "proxy", "kernel" or "none"
   int32_t sampling_exponent = -1;  // one call in 2^n is timed on the stream; -1: no stream timing
   int64_t start_realtime_ns = 0;

@@ -76,7 +76,7 @@ struct LastCallBits {
   }
   static constexpr uint32_t KindNumber(uint64_t what) { return static_cast<uint32_t>(what >> 32); }
 
-  // Tags the stream with a hash of its handle, so that the address is not exposed.
+  // Packs word `bytes`. The stream's handle is hashed, so that its address is not exposed.
   static uint64_t Bytes(uint64_t bytes, void* stream) {
     return BytesWithin(bytes < kMostBytes ? bytes : kMostBytes, stream);
   }

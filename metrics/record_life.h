@@ -12,11 +12,11 @@
 //            zeros                                      copy mixes two owners, drop it
 //
 // A reader that copied a zero, or anything stored after it, sees another generation on the second
-// read. The writer's fence lies between the change and the stores, the reader's between its copy
+// read: the writer's fence is between the change and the zeros, the reader's fence between its copy
 // and the second read.
 //
-// The epoch below works the same way. It tells a reader that a record is being added to the
-// process' sums, so that its counts are neither missed nor read twice.
+// RecycleEpoch below works the same way. It tells a reader that a record's counts are being moved
+// to the process' sums, so that it neither misses them nor reads them twice.
 //
 // Thread: writer: one at a time (the runtime's lock). Readers: any number, in any process. Cost:
 // negligible; only init, finalize and the background thread change states.

@@ -32,7 +32,8 @@ class UserTags {
     if (limit_ == 0 || tag == 0) return 0;
     for (int place = 0; place < limit_; ++place) {
       uint64_t found = tags_[place].load();
-      // The tag carries no other data. If another thread took the place, `found` is its tag.
+      // Relaxed: no other data depends on a tag. If another thread took the place, `found` is the
+      // tag that it stored.
       if (found == 0 && tags_[place].replace(found, tag)) found = tag;
       if (found == tag) return static_cast<UserTagId>(place + 1);
     }

@@ -1,15 +1,15 @@
 // MaskMonitor detects changes of NCCL's event mask by another tool. From 2.31 on NCCL's RAS can
 // change it for the whole job at any time ("CONTROL PROFILER_MASK", applied again after each init).
-// Events that the plugin relies on may then be missing, so their state is unknown. KernelCh may be
-// on, which slows a job down, and hangs it with CUDA graphs.
+// Events that the plugin needs may then be missing, so the state of the job's work is unknown.
+// KernelCh may be on, which slows a job down, and hangs it with CUDA graphs.
 //
 // The mask is only read, never restored: the change was intended. A change that is undone before
 // the next poll is not seen. Bits that the plugin switches itself (network_window.h) are not
 // compared.
 //
-// A process may have several NCCLs, each with its own mask, shared by its communicators. The
-// address is used while one of them lives, from init to finalize, and only if it is in a loaded
-// library (as in network_window.h).
+// A process may have several NCCLs, each with its own mask, shared by its communicators. A mask is
+// read only while one of these communicators lives, from init to finalize, and only if it is in a
+// loaded library (as in network_window.h).
 //
 // Thread: Attach and Detach from init and finalize, Look from the background thread; they take a
 // lock that no callback takes. Cost: a load per mask. A forked child does not use it.

@@ -7,12 +7,12 @@
 //   ns/net    network namespace; only readable for the same user, or root
 //   environ   the variables below; only readable for the same user, or root
 //
-// No path that a process' user controls, in maps or variables, is opened. Nothing is written, and no
-// process is traced or stopped. Programs that link NCCL statically aren't found.
+// No path that a process' user controls, in maps or variables, is opened. Nothing is written, and
+// no process is traced or stopped. Programs that link NCCL statically aren't found.
 //
 // Thread: any; blocks for `patience` and half a second at most. A thread reads each process. If its
-// files don't answer, because a driver call holds its memory map, the thread is left behind; there are
-// at most kMostLost such threads.
+// files don't answer, because a driver call holds its memory map, the thread is left behind; there
+// are at most kMostLost such threads.
 #ifndef EXPORTER_OUTSIDE_HOST_PROCESSES_H_
 #define EXPORTER_OUTSIDE_HOST_PROCESSES_H_
 
@@ -31,7 +31,7 @@ namespace nccl_pulse::outside {
 inline constexpr std::size_t kMostProcesses = 1024;  // with NCCL
 inline constexpr std::size_t kMostMapsBytes = std::size_t{8} << 20;
 inline constexpr std::size_t kMostEnvironBytes = std::size_t{1} << 20;
-inline constexpr int kMostLost = 8;
+inline constexpr int kMostLost = 8;  // threads left behind
 
 struct HostProcess {
   int32_t pid = 0;

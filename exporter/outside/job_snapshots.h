@@ -1,12 +1,13 @@
-// JobsOf converts facts from RAS, NVML and /proc to the snapshots that the diagnosis reads. So one
-// engine judges jobs with and without the plugin.
+// JobsOf converts facts from RAS (the status service in NCCL's processes; its counts are launches
+// of collectives), NVML and /proc to the snapshots that the diagnosis reads. So one engine judges
+// jobs with and without the plugin.
 //
 //   source  fact                              snapshot
 //   RAS     counts grew between two answers   the communicator makes progress
 //           counts at rest, different         ranks with higher counts have work in flight, unless their
 //                                             GPU has run nothing or computes; ranks with the lowest
 //                                             count have not called the next collective
-//           counts at rest, equal             decided by the GPUs
+//           counts at rest, equal             decided by NVML's facts
 //           rank missing                      see Condition
 //   NVML    a GPU was always busy, without    its rank has work in flight
 //           memory traffic
@@ -18,12 +19,13 @@
 // A stopped, ended or silent rank blocks the others if one of their GPUs is busy, or if it had
 // launched fewer when it last answered. An ended rank can't come back, so it also blocks them if no
 // GPU's use is known. A running rank that has launched fewer, and whose GPU isn't busy, takes
-// precedence: a stopped rank with a busy GPU waited for it, and so did an ended rank, unless its own
-// last counts are lower, too. Ranks that move in another communicator wait for none of these.
+// precedence: a stopped rank with a busy GPU waited for it, and so did an ended rank, unless its
+// own last counts are lower, too. Ranks that move in another communicator wait for none of these.
 //
-// A rank that has launched fewer may wait outside NCCL for another rank. So it isn't named if the GPU
-// of another rank computes, or if a single rank is ahead of several, which may have a stuck GPU or may
-// have called something else. Ranks that ended or are silent may have waited for a GPU that computes.
+// A rank that has launched fewer may wait outside NCCL for another rank. So it isn't named if the
+// GPU of another rank computes, or if a single rank is ahead of several, which may have a stuck GPU
+// or may have called something else. Ranks that ended or are silent may have waited for a GPU that
+// computes.
 //
 // A GPU that several processes share is idle if it runs nothing. If it is busy, and all its
 // processes with NCCL are ranks of one communicator, at least one of these ranks waits. If all GPUs
@@ -31,7 +33,7 @@
 //
 // A lower count means "has launched fewer", not "has not called": the host may be inside NCCL. With
 // Broadcast and Reduce, ranks can leave before others arrive, so their counts alone prove no wait.
-// If RAS didn't answer the first time, its counts are ignored: GPUs tell.
+// If RAS didn't answer the first time, its counts are ignored, and NVML's facts decide.
 //
 // Thread: any, no state. Cost: linear in the ranks of all communicators.
 #ifndef EXPORTER_OUTSIDE_JOB_SNAPSHOTS_H_
@@ -53,19 +55,20 @@
 namespace nccl_pulse::outside {
 
 struct Observation {
-  RasAnswer before, after;             // the threshold apart
+  RasAnswer before, after;             // hang_after apart
   int64_t before_ns = 0, now_ns = 0;   // Unix times of the answers
-  int64_t since_ns = 0;                // begin of the GPUs' wait; at most before_ns
+  int64_t since_ns = 0;                // Unix time when the GPUs began to wait, <= before_ns
   std::vector<HostProcess> processes;  // of this host, by pid
-  std::vector<HostProcess> unloaded;   // see HostProcesses
-  std::size_t unread = 0;              // see HostProcesses
+  std::vector<HostProcess> unloaded;   // see host_processes.h
+  std::size_t unread = 0;              // see host_processes.h
   std::vector<HostGpu> gpus;           // use since before_ns, or since NVML's oldest sample
   // Addresses of this host, each with HostProcess::network.
   std::map<std::string, uint64_t> addresses;
   std::string hostname;
 };
 
-// How a communicator's counts changed. kBack: a count decreased, so one of the answers was wrong.
+// How a communicator's counts changed between two answers. kUnclear: no counts to compare. kStood:
+// not at all. kMoved: some grew. kBack: a count decreased, so one of the answers was wrong.
 enum class Motion { kUnclear, kStood, kMoved, kBack };
 Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after);
 
@@ -74,7 +77,7 @@ enum class Condition {
   kFine,     // runs, as far as known
   kSilent,   // doesn't answer RAS; on another host it may be stopped, gone or unreachable
   kStopped,  // see WhyNotRunning
-  kDead,     // on another host, and RAS considers it dead
+  kDead,     // on another host, and RAS has given it up
   kGone,     // RAS gets no answer, and this host has no such pid
 };
 
@@ -83,8 +86,8 @@ struct ProcessFacts {
   Condition condition{};
   int gpu = -1;             // NVML's index
   GpuUse gpu_use{};         // kShared: several processes use it, and it isn't idle
-  bool is_moving = false;   // in a communicator whose counts grew
-  bool is_needed = false;   // in a communicator of which no rank is moving
+  bool is_moving = false;   // is in a communicator whose counts grew
+  bool is_needed = false;   // is in a communicator without a moving rank
   bool is_excused = false;  // it waited for a rank that runs, or isn't needed
   bool is_doubted = false;  // it may wait outside NCCL for the only rank ahead of it
 };
@@ -111,14 +114,14 @@ struct Job {
   std::map<uint64_t, RasCommunicator> communicators;  // by ID
   std::vector<const HostProcess*> unloaded;  // ranks on this host that have not loaded NCCL
   std::size_t moved = 0;                     // communicators whose counts grew
-  std::size_t unclear = 0;   // communicators in one answer only, or with a wrong one
+  std::size_t unclear = 0;                   // communicators whose Motion is kUnclear or kBack
   std::size_t waiting = 0;   // processes whose GPU waits, in none of the communicators that moved
-  std::size_t unused = 0;    // communicators that have launched nothing RAS counts
+  std::size_t unused = 0;    // communicators without a launch that RAS counts
   bool is_creating = false;  // a communicator was being created in both answers
   bool has_counts = false;   // RAS knows the job
-  bool is_endpoint_silent = false;  // see Options
-  std::size_t not_fine = 0;         // processes
-  Uses uses;                        // of processes that RAS answers for, or that are stopped
+  bool is_endpoint_silent = false;  // see Options (outside_look.h)
+  std::size_t not_fine = 0;         // processes whose Condition isn't kFine
+  Uses uses;                        // GPUs of processes that answer RAS, or are stopped
 };
 
 // True if another rank has launched more of some operation.

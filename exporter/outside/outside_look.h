@@ -1,11 +1,11 @@
 // OutsideLook diagnoses jobs whose processes run without NCCL Pulse, by NCCL's RAS, NVML and /proc,
 // for `pulse diagnose` if no endpoint knows a process with NCCL.
 //
-// RAS knows counts of launches, but no completions, so it is asked twice, the threshold apart. One
-// process answers for all processes that share communicators with it, on all nodes. NVML and /proc
-// only know this host.
+// RAS, the status service in NCCL's processes, knows counts of launches, but no completions. So it
+// is asked twice, hang_after apart. One process answers for all processes that share communicators
+// with it, on all nodes. NVML and /proc only know this host.
 //
-// Thread: the caller's; blocks for the threshold and at most four times kRasPatience, besides NVML and
+// Thread: the caller's; blocks for hang_after and at most four times kRasPatience, besides NVML and
 // /proc. Memory: kMostAnswerBytes of text, and its values, for each answer that is read at once.
 #ifndef EXPORTER_OUTSIDE_OUTSIDE_LOOK_H_
 #define EXPORTER_OUTSIDE_OUTSIDE_LOOK_H_
@@ -29,6 +29,7 @@ namespace nccl_pulse::outside {
 // RAS itself waits for other processes for up to two thirds of this time.
 inline constexpr std::chrono::milliseconds kRasPatience{4500};
 
+// Limits of the time for which the use of GPUs is judged.
 inline constexpr int64_t kLeastGpuWindowNs = 3000000000;
 inline constexpr int64_t kMostGpuWindowNs = 12000000000;  // NVML remembers 14 s
 
@@ -52,7 +53,7 @@ struct Options {
   // True if this host's endpoints gave no data. Processes with the plugin are then included.
   bool is_endpoint_silent = false;
   bool is_of_gpus = false;  // reads only processes that NVML sees on a GPU
-  int64_t since_ns = 0;     // begin of the GPUs' wait, Unix time; 0: the first answer
+  int64_t since_ns = 0;     // Unix time when the GPUs began to wait; 0: the first answer's
 };
 
 struct Looks {
@@ -74,7 +75,8 @@ class OutsideLook {
   // `sources` must outlive this object.
   OutsideLook(Options options, const Sources& sources);
   ~OutsideLook();
-  // Reads this host, and asks RAS. Returns false if End need not wait: no process or job is known.
+  // Reads this host's processes and GPUs, and asks RAS. Returns false if no process or job is
+  // known; End may then be called at once.
   bool Begin();
   int64_t begin_ns() const;
   // The processes with NCCL, as the last poll found them.
@@ -87,7 +89,7 @@ class OutsideLook {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Calls Begin and End, the threshold apart.
+// Calls Begin and End, hang_after apart.
 Looks LookFromOutside(const Options& options, const Sources& sources);
 
 }  // namespace nccl_pulse::outside

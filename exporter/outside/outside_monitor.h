@@ -1,5 +1,6 @@
 // OutsideMonitor watches this host for hangs of jobs that run without the plugin, for
-// `pulse agent --without-plugin=on`.
+// `pulse agent --without-plugin=on`. RAS is the status service in NCCL's processes. The threshold
+// is `hang_after`.
 //
 //   NVML    each round, all GPUs
 //   /proc   processes on GPUs, for the list of those without the plugin: when the set of processes on

@@ -15,7 +15,8 @@
 
 namespace nccl_pulse::outside {
 
-// Returns sentences on the ranks that are named, or may be at fault: who, why, and their GPUs.
+// Returns sentences on the ranks that are named, or may be at fault: which, why, and their GPUs.
+// `stood_ns`: time between RAS' two answers, in which the counts did not change.
 std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns);
 
 // Returns sentences for a job in which no rank is named.

@@ -27,11 +27,11 @@ inline constexpr std::array<const char*, 5> kCountedOps = {"Broadcast", "Reduce"
                                                            "ReduceScatter", "AllReduce"};
 using Counts = std::array<uint64_t, kCountedOps.size()>;
 
-uint64_t Total(const Counts& counts);  // UINT64_MAX: at least so many
+uint64_t Total(const Counts& counts);  // UINT64_MAX if the sum is larger
 
 struct RasRank {
   int32_t rank = 0;
-  std::string host;   // address on the bootstrap network
+  std::string host;   // IP address on NCCL's bootstrap network
   int32_t pid = 0;    // in its own PID namespace
   int nvml_dev = -1;  // NVML's index of its GPU
   Counts counts{};
@@ -48,7 +48,7 @@ struct RasCommunicator {
   int32_t size = 0;
   std::vector<RasRank> ranks;  // in order, without duplicates
   bool is_creating = false;    // some rank is creating it
-  Counts most{};               // of all ranks; set by JobsOf
+  Counts most{};               // largest count of any rank, per operation; set by JobsOf
 };
 
 // Communicators by RAS' two hashes; the first one is the ID.

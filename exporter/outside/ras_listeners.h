@@ -33,13 +33,13 @@ struct Network {
   // failure returns null, and sets `error`.
   static std::shared_ptr<const Network> Open(const HostProcess& process, std::string* error);
 
-  // Moves the calling thread. On failure returns false, and sets `error`.
+  // Moves the calling thread into the namespace. On failure returns false, and sets `error`.
   bool Enter(std::string* error) const;
 
-  int32_t pid;  // a process in it
-  uint64_t inode;
-  Descriptor fd;  // keeps the namespace open even after the process ends
-  std::set<std::string> addresses;
+  int32_t pid;                      // a process in the namespace
+  uint64_t inode;                   // identifies the namespace
+  Descriptor fd;                    // keeps the namespace open even after the process ends
+  std::set<std::string> addresses;  // IP addresses in the namespace
 };
 
 // Returns the IP addresses of the calling thread's namespace.

@@ -1,11 +1,11 @@
 // LookAtJob polls the endpoints of a job and diagnoses the union of their answers, for `pulse
 // diagnose`.
 //
-// A hang counts if its communicator hangs in two consecutive polls: endpoints answer at different
-// moments, and progress in between could look like one rank behind another. So there is a second
-// poll only after a first that found a hang, and seldom a third. One poll suffices if the previous
-// LookAtJob with the same JobLookMemory found the same hangs, with the same verdicts and ranks, and
-// all of them began before its last poll.
+// A hang is reported only if its communicator hangs in two consecutive polls: endpoints answer at
+// different moments, and progress in between could look like one rank behind another. So there is a
+// second poll only after a first that found a hang, and seldom a third. One poll suffices if the
+// previous LookAtJob with the same JobLookMemory found the same hangs, with the same verdicts and
+// ranks, and all of them began before its last poll.
 //
 // More polls follow if a rank seems late but a poll has too few common calls to name it: an
 // endpoint keeps the last 32 calls of each communicator. They are skipped if a poll takes longer

@@ -16,9 +16,9 @@
 
 namespace nccl_pulse {
 
-// Returns false and sets `error`, with the file's name. Uses the labels __scheme__ and __address__,
-// and ignores others. A bad address is an error: an endpoint that is silently left out would look
-// healthy.
+// On failure returns false, and sets `error`, which has the file's name. Uses the labels __scheme__
+// and __address__, and ignores others. `otherwise_https`: whether addresses without scheme are
+// https. A bad address is an error: an endpoint that is silently left out would look healthy.
 bool ReadTargetsFile(const std::string& path, bool otherwise_https, std::vector<Address>* targets,
                      std::string* error);
 bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Address>* targets,
@@ -38,7 +38,7 @@ struct PrometheusQuestion {
   Address prometheus;
   std::string job_id;               // job to find; "": all jobs
   std::optional<uint64_t> comm_id;  // the jobs with this communicator
-  bool otherwise_https = false;     // if Prometheus gives no scheme
+  bool otherwise_https = false;     // whether addresses without scheme are https
 };
 
 // Finds the endpoints that had nccl_communicator_info of the job within the last 15 minutes. An

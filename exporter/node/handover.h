@@ -106,7 +106,7 @@ struct NameInUse {
 std::vector<NameInUse> NamesInUse();
 
 struct Credentials {
-  pid_t pid = 0;  // 0: in a PID namespace that is not visible here
+  pid_t pid = 0;  // as seen here; 0: its PID namespace is not visible here
   uid_t user = static_cast<uid_t>(-1);
 };
 // Reads the peer's credentials. Also returns false if this process' user could be several

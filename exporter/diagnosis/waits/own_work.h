@@ -54,15 +54,15 @@ class OwnWork {
   bool FindOthersGoneOn(std::size_t here, const MemberIndex& work, bool is_called);
   void AddUnseenReplays(const HostThread& thread);
   void AddUnseenWork(const HostThread& thread);
-  // True if a host that has launched fewer may wait in a call that RAS doesn't count, or, if its GPU
-  // has run nothing, outside NCCL for a rank whose GPU computes. False if its own GPU has computed, or
-  // if its job has no other rank left to wait for.
+  // True if a host that has launched fewer may wait in a call that RAS doesn't count, or, if its
+  // GPU has run nothing, outside NCCL for a rank whose GPU computes. False if its own GPU has
+  // computed, or if its job has no other rank left to wait for.
   bool MayWaitUncounted(const HostThread& thread);
 
   GraphBuilder& graph_;
   Jobs jobs_;
-  std::map<std::size_t, std::size_t> without_work_;  // by job: places known only from RAS
-  std::set<std::size_t> computing_;  // jobs in which the GPU of such a place computes
+  std::map<std::size_t, std::size_t> without_work_;  // by job: host threads known only from RAS
+  std::set<std::size_t> computing_;  // jobs in which the GPU of such a host thread computes
   // By job: processes with a GPU that is behind work other than NCCL's.
   std::map<std::size_t, std::set<const ProcessSnapshot*>> behind_kernels_;
   // By view: the fewest calls of a live rank that waits there; UINT64_MAX: none waits.

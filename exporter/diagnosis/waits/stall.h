@@ -51,7 +51,8 @@ struct Stall {
   bool are_all_seen() const { return waits->facts.are_all_seen(); }
 };
 
-// Returns one entry per view; empty: no stall. `waits` and `jobs` are those of `views`.
+// Returns one entry per view; empty: no stall. `waits` and `jobs`: from BuildWaits and FindWaits
+// for `views`.
 std::vector<std::optional<Stall>> StallsOf(const std::vector<CommunicatorView>& views,
                                            const Waits& waits, const std::vector<JobFindings>& jobs,
                                            int64_t now_realtime_ns);

@@ -12,8 +12,8 @@
 //   - one message per connection and round;
 //   - ended processes, by the agent's options;
 //   - kMaxProcessBytes of measurements per process, kMaxPageBytes in total.
-// A flood of connections displaces only other silent ones: an honest process says hello before it
-// is accepted.
+// A flood of connections displaces only other silent ones: an honest process sends its hello
+// at once, before the server accepts the connection.
 //
 // At a bound, the user with the largest share loses (page_share.h): its newest member, or its
 // oldest silent connection. On a full page it loses ended processes first, then histograms of
@@ -117,7 +117,7 @@ class PeerTable {
   PeerSlots peers_;
   std::vector<Peer*> polled_;
   Peer* asks_to_yield_ = nullptr;
-  uint32_t asked_port_ = 0;  // where that process will serve
+  uint32_t asked_port_ = 0;  // where the process of asks_to_yield_ will serve
   int members_ = 0;
   Time accept_from_{};
   Time check_members_at_{};

@@ -42,7 +42,7 @@ struct FleetAnswer {
 };
 
 struct FleetClientOptions {
-  std::chrono::milliseconds patience{3000};  // per request, from its begin
+  std::chrono::milliseconds patience{3000};  // per request, from its start
   // When to stop retrying at busy servers; none: when the request's patience ends.
   std::optional<std::chrono::steady_clock::time_point> retry_until;
   std::function<void()> on_busy;            // called for each retry

@@ -34,64 +34,19 @@ uint8_t IndexOf(const char* const (&names)[Size], std::string_view name, uint8_t
   return otherwise;
 }
 
-// Maps a version number to its ncclProfilerEventDescr.
-template <int Version>
-struct Abi;
-template <>
-struct Abi<1> {
-  using Descriptor = abi::v1::Descriptor;
-  using StateArgs = abi::v1::StateArgs;
-  using Profiler = abi::v1::Profiler;
-};
-template <>
-struct Abi<2> {
-  using Descriptor = abi::v2::Descriptor;
-  using StateArgs = abi::v2::StateArgs;
-  using Profiler = abi::v2::Profiler;
-};
-template <>
-struct Abi<3> {
-  using Descriptor = abi::v3::Descriptor;
-  using StateArgs = abi::v3::StateArgs;
-  using Profiler = abi::v3::Profiler;
-};
-template <>
-struct Abi<4> {
-  using Descriptor = abi::v4::Descriptor;
-  using StateArgs = abi::v4::StateArgs;
-  using Profiler = abi::v4::Profiler;
-};
-template <>
-struct Abi<5> {
-  using Descriptor = abi::v5::Descriptor;
-  using StateArgs = abi::v5::StateArgs;
-  using Profiler = abi::v5::Profiler;
-};
-template <>
-struct Abi<6> {
-  using Descriptor = abi::v6::Descriptor;
-  using StateArgs = abi::v6::StateArgs;
-  using Profiler = abi::v6::Profiler;
-};
-
-template <>
-struct Abi<7> {
-  using Descriptor = abi::v7::Descriptor;
-  using StateArgs = abi::v7::StateArgs;
-  using Profiler = abi::v7::Profiler;
-};
-
 struct Unload {
   void operator()(void* library) const { dlclose(library); }
 };
 using LibraryHandle = std::unique_ptr<void, Unload>;
 
-template <int Version>
-class VersionedLibrary final : public ProfilerLibrary {
+template <int Version, typename Profiler>
+class VersionedLibrary;
+
+template <int Version, typename InitFunction, typename Descriptor, typename StateArgs>
+class VersionedLibrary<Version, abi::ProfilerTable<InitFunction, Descriptor, StateArgs>> final
+    : public ProfilerLibrary {
  public:
-  using Descriptor = typename Abi<Version>::Descriptor;
-  using StateArgs = typename Abi<Version>::StateArgs;
-  using Profiler = typename Abi<Version>::Profiler;
+  using Profiler = abi::ProfilerTable<InitFunction, Descriptor, StateArgs>;
 
   VersionedLibrary(LibraryHandle library, void* symbol)
       : library_(std::move(library)), profiler_(static_cast<Profiler*>(symbol)) {}
@@ -254,24 +209,16 @@ class VersionedLibrary final : public ProfilerLibrary {
   Profiler* profiler_;
 };
 
-std::unique_ptr<ProfilerLibrary> Wrap(int version, LibraryHandle library, void* symbol) {
-  switch (version) {
-    case 1:
-      return std::make_unique<VersionedLibrary<1>>(std::move(library), symbol);
-    case 2:
-      return std::make_unique<VersionedLibrary<2>>(std::move(library), symbol);
-    case 3:
-      return std::make_unique<VersionedLibrary<3>>(std::move(library), symbol);
-    case 4:
-      return std::make_unique<VersionedLibrary<4>>(std::move(library), symbol);
-    case 5:
-      return std::make_unique<VersionedLibrary<5>>(std::move(library), symbol);
-    case 6:
-      return std::make_unique<VersionedLibrary<6>>(std::move(library), symbol);
-    default:
-      return std::make_unique<VersionedLibrary<7>>(std::move(library), symbol);
-  }
+template <int Version, typename Profiler>
+std::unique_ptr<ProfilerLibrary> Wrap(LibraryHandle library, void* symbol) {
+  return std::make_unique<VersionedLibrary<Version, Profiler>>(std::move(library), symbol);
 }
+
+// By version, from 1 on.
+constexpr decltype(&Wrap<1, abi::v1::Profiler>) kWrap[] = {
+    Wrap<1, abi::v1::Profiler>, Wrap<2, abi::v2::Profiler>, Wrap<3, abi::v3::Profiler>,
+    Wrap<4, abi::v4::Profiler>, Wrap<5, abi::v5::Profiler>, Wrap<6, abi::v6::Profiler>,
+    Wrap<7, abi::v7::Profiler>};
 
 }  // namespace
 
@@ -288,7 +235,7 @@ std::unique_ptr<ProfilerLibrary> ProfilerLibrary::Load(const std::string& path, 
   const int oldest = api == 0 ? kOldestApi : api;
   for (int version = newest; version >= oldest; --version) {
     void* symbol = dlsym(library.get(), absl::StrCat("ncclProfiler_v", version).c_str());
-    if (symbol != nullptr) return Wrap(version, std::move(library), symbol);
+    if (symbol != nullptr) return kWrap[version - kOldestApi](std::move(library), symbol);
   }
   *error = {kReplayNoSymbol,
             api == 0 ? absl::StrCat(path, " exports none of ncclProfiler_v1 ... ncclProfiler_v7")

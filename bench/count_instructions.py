@@ -16,6 +16,7 @@ another one writes or reads, so that they wait for each other.
 
 import bisect
 import collections
+import functools
 import itertools
 import os
 import re
@@ -79,6 +80,7 @@ class Instruction:
     return address & (1 << 64) - 1
 
 
+@functools.cache
 def instructions_of(library):
   """A library's, by address."""
   listing = subprocess.run(["objdump", "-d", "-w", "--no-show-raw-insn", library], check=True,

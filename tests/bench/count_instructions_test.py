@@ -1,5 +1,6 @@
 """bench/count_instructions: its figures for plugins whose order is known, and what threads share."""
 
+import functools
 import os
 import unittest
 
@@ -10,16 +11,18 @@ from tests import running
 OF_PLUGINS = {name: plugin for name, *plugin in count_instructions.PLUGINS}
 
 
-class CountInstructionsTest(unittest.TestCase):
+@functools.cache
+def count(name, threads=1):
+  library, version, settings = OF_PLUGINS[name]
+  return count_instructions.count(os.path.realpath("bench/traced_collective"),
+                                  os.path.realpath(library), version, settings, threads)
 
-  def count(self, name, threads=1):
-    library, version, settings = OF_PLUGINS[name]
-    return count_instructions.count(os.path.realpath("bench/traced_collective"),
-                                    os.path.realpath(library), version, settings, threads)
+
+class CountInstructionsTest(unittest.TestCase):
 
   def test_plugins_that_do_more_execute_and_touch_more(self):
     names = ("NCCL Pulse, v5", "floor, asks", "floor", "empty")
-    figures = [min(self.count(name)[0], key=lambda each: each.instructions) for name in names]
+    figures = [min(count(name)[0], key=lambda each: each.instructions) for name in names]
     for more, less in zip(figures, figures[1:]):
       self.assertGreater(more.instructions, less.instructions)
       self.assertGreaterEqual(more.code_lines, less.code_lines)
@@ -34,27 +37,27 @@ class CountInstructionsTest(unittest.TestCase):
       self.assertEqual((figure.atomics, figure.clock_readings), (0, 0))
 
   def test_the_same_collective_counts_the_same(self):
-    figures, = self.count("floor")
+    figures, = count("floor")
     self.assertEqual(len({each.instructions for each in figures}), 1)
 
   def test_newer_versions_of_the_api_are_as_cheap(self):
-    v5, v6, v7 = (min(each.instructions for each in self.count("NCCL Pulse, " + version)[0])
+    v5, v6, v7 = (min(each.instructions for each in count("NCCL Pulse, " + version)[0])
                   for version in ("v5", "v6", "v7"))
     # v7 has a tag to look at.
     self.assertLess(max(v6, v7), v5 + 20)
 
   def test_a_proven_counter_saves_a_callback_and_the_event(self):
-    proven, other = (min(each.instructions for each in self.count(name)[0])
+    proven, other = (min(each.instructions for each in count(name)[0])
                      for name in ("NCCL Pulse, v6, NCCL's counter proven", "NCCL Pulse, v6"))
     self.assertLess(proven, other)
 
   def test_a_query_only_reads(self):
-    query = min(self.count("a tuner's query instead")[0], key=lambda each: each.instructions)
+    query = min(count("a tuner's query instead")[0], key=lambda each: each.instructions)
     self.assertEqual((query.atomics, query.clock_readings), (0, 0))
     self.assertLess(query.instructions, 300)
 
   def test_threads_share_no_line(self):
-    threads = self.count("NCCL Pulse, v5", count_instructions.THREADS)
+    threads = count("NCCL Pulse, v5", count_instructions.THREADS)
     self.assertEqual(len(threads), count_instructions.THREADS)
     self.assertEqual(count_instructions.shared_lines(threads), set())
 

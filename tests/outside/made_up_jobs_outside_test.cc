@@ -104,15 +104,17 @@ struct Said {
   std::string text;
 };
 
+// The job as all nodes see it, kApartNs before it is asked or then.
+std::vector<NodeSnapshot> NodesOf(const Scenario& scenario, bool is_early) {
+  JobRunOptions options = scenario.options;
+  if (is_early) options.asked_ns -= kApartNs;
+  options.asked_within_ns = 0;
+  return RunJob(scenario.layout, scenario.groups, options);
+}
+
 // As the node of this number sees it.
-Said Ask(const Scenario& scenario, std::size_t here) {
-  JobRunOptions early = scenario.options;
-  early.asked_ns -= kApartNs;
-  early.asked_within_ns = 0;
-  JobRunOptions late = scenario.options;
-  late.asked_within_ns = 0;
-  const auto before = RunJob(scenario.layout, scenario.groups, early);
-  const auto after = RunJob(scenario.layout, scenario.groups, late);
+Said Ask(const Scenario& scenario, const std::vector<NodeSnapshot>& before,
+         const std::vector<NodeSnapshot>& after, std::size_t here) {
   if (here >= after.size()) return {};
   HostProcesses processes;
   std::vector<HostGpu> gpus;
@@ -199,9 +201,11 @@ TEST_P(WithoutThePlugin, ARankIsNamedRightlyOrNotAtAll) {
   for (uint64_t seed = 0; seed < kJobs; ++seed) {
     const Scenario scenario = MakeScenario(GetParam().fault, seed);
     const auto own = static_cast<std::size_t>(scenario.layout.NodeOf(scenario.options.rank));
+    const std::vector<NodeSnapshot> before = NodesOf(scenario, true),
+                                    after = NodesOf(scenario, false);
     for (const std::size_t here : {own, own == 0 ? std::size_t{1} : std::size_t{0}}) {
       if (here != own && !GetParam().is_asked_elsewhere) continue;
-      const Said said = Ask(scenario, here);
+      const Said said = Ask(scenario, before, after, here);
       if (!said.by_agent.empty()) {
         EXPECT_EQ(said.by_agent, said.named) << "seed " << seed << " on node " << here;
       }

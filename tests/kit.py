@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -32,6 +33,13 @@ def wait_until(condition, what="it is so"):
             raise AssertionError("waited in vain until %s" % (what() if callable(what) else what))
         time.sleep(pause_s)
         pause_s = min(1.2 * pause_s, 0.2)  # a condition may be dear
+
+
+def temporary_folder(test):
+    """The path of a folder that goes when the test ends."""
+    folder = tempfile.TemporaryDirectory()
+    test.addCleanup(folder.cleanup)
+    return folder.name
 
 
 _reserved = []

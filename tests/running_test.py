@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
 from tests import running
+from tests.kit import temporary_folder
 
 PROGRAM = '''
 import os
@@ -82,9 +82,7 @@ running.main(at_once=2)
 class RunningTest(unittest.TestCase):
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        self.folder = temporary_folder(self)
         self.program = os.path.join(self.folder, "program.py")
         with open(self.program, "w", encoding="utf-8") as file:
             file.write(PROGRAM)

@@ -3,11 +3,10 @@
 import os
 import re
 import subprocess
-import tempfile
 import unittest
 
 from tests.deploy import servers
-from tests.kit import Server, ServerProgram, free_port, posted, reply
+from tests.kit import Server, ServerProgram, free_port, posted, reply, temporary_folder
 
 EXAMPLE = os.path.join(os.getcwd(), "deploy/prometheus/alertmanager.yaml")
 
@@ -55,18 +54,17 @@ def start(test, as_shipped=False):
     """(receiver, the real one), with the example's receivers here and nothing to wait for, or what the example waits for."""
     webhook = Webhook()
     test.addCleanup(webhook.end)
-    folder = tempfile.TemporaryDirectory()
-    test.addCleanup(folder.cleanup)
+    folder = temporary_folder(test)
     with open(EXAMPLE, encoding="utf-8") as file:
         text = file.read().replace("http://localhost:9095", webhook.address)
-    path = os.path.join(folder.name, "alertmanager.yaml")
+    path = os.path.join(folder, "alertmanager.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write(text if as_shipped else re.sub(r"group_(wait|interval): \S+", r"group_\1: 1s", text))
     port = free_port()
     server = ServerProgram(
         [*namespace_or_skip(), *IN_PLACE, os.path.join(servers.FOLDER, "root" + TEMPLATES),
-         servers.path_or_skip("prometheus-alertmanager"), "--config.file=" + path, "--storage.path=" + folder.name,
+         servers.path_or_skip("prometheus-alertmanager"), "--config.file=" + path, "--storage.path=" + folder,
          "--web.listen-address=127.0.0.1:%d" % port, "--cluster.listen-address="],
-        port, os.path.join(folder.name, "log"), "/-/ready")
+        port, os.path.join(folder, "log"), "/-/ready")
     test.addCleanup(server.end)
     return webhook, server

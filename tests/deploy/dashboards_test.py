@@ -19,6 +19,7 @@ from tests.deploy import cluster, servers
 from tests.deploy.dashboard_queries import GRAFANA, dashboards, panel_queries, panels
 from tests.deploy.made_up_pages import dcgm_page, history, made_up_page, watch_page
 from tests.deploy.rules_case import RUNBOOK
+from tests.kit import temporary_folder
 from tests.replay.replayed_run import RUNFILES
 
 HANG = "nothing hangs in a recorded run"
@@ -293,11 +294,6 @@ class Queries(unittest.TestCase):
                     json.dumps([[*key, left] for key, left in queries.items()], indent=1),
                     prometheus.failing_rules(), prometheus.log()[-4000:]))
 
-    def folder(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        return folder.name
-
     def replays(self):
         replays = [
             # Slowly: their calls come within a fifth of a second or less, and rates take two scrapes of
@@ -319,7 +315,7 @@ class Queries(unittest.TestCase):
         started = {}
         for form, (is_newer, flags, scraping) in FORMS.items():
             started[form] = self.start(cluster.Prometheus(
-                self.folder(), flags=flags, program=newer if is_newer else "prometheus",
+                temporary_folder(self), flags=flags, program=newer if is_newer else "prometheus",
                 scraping=scraping))
             started[form].scrape("nccl-pulse", targets)
         for form, prometheus in started.items():
@@ -338,7 +334,7 @@ class Queries(unittest.TestCase):
     def test_conversion_without_the_feature_is_noticed(self):
         """It stores nothing, and says nothing."""
         prometheus = self.start(cluster.Prometheus(
-            self.folder(), program=servers.path_or_skip("prometheus"),
+            temporary_folder(self), program=servers.path_or_skip("prometheus"),
             scraping={"convert_classic_histograms_to_nhcb": True}))
         prometheus.scrape("nccl-pulse", self.replays())
         self.wait_for_data(prometheus, {"alert": [
@@ -346,7 +342,7 @@ class Queries(unittest.TestCase):
         self.assertEqual(prometheus.query('{__name__=~"nccl_operation_duration_seconds.*"}'), [])
 
     def test_every_query_has_data(self):
-        prometheus = self.start(cluster.Prometheus(self.folder(), history(time.time())))
+        prometheus = self.start(cluster.Prometheus(temporary_folder(self), history(time.time())))
         targets = self.replays()
         prometheus.scrape("nccl-pulse", targets)
 

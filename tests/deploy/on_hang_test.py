@@ -3,11 +3,10 @@
 import json
 import os
 import subprocess
-import tempfile
 import unittest
 
 from tests import running
-from tests.kit import Server, posted, reply
+from tests.kit import Server, posted, reply, temporary_folder
 
 EXAMPLES = "deploy/on-hang/"
 VERDICT = {"job_id": "4711", "workload": "llama", "users": [1000], "since": 1.0, "lasted": 600.0,
@@ -19,9 +18,7 @@ OWNED_BY_1000 = 'case "$*" in *%U*) echo 1000; exit;; esac\n'
 class OnHangTest(unittest.TestCase):
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        self.folder = temporary_folder(self)
 
     def stand_in(self, name, lines=""):
         """Writes its arguments, one in a line."""

@@ -9,7 +9,6 @@ import math
 import os
 import re
 import subprocess
-import tempfile
 import time
 import unittest
 
@@ -19,7 +18,7 @@ from tests import running
 from tests.deploy import beside_rules, cluster, prometheus_server, servers, victoria, watch_rules
 from tests.deploy.dashboard_queries import panel_queries
 from tests.deploy.made_up_pages import dcgm_page, history, made_up_page, watch_page
-from tests.kit import get, wait_until
+from tests.kit import get, temporary_folder, wait_until
 
 # What differs, and is in the document: MetricsQL's changes() counts the first sample of a series as a change.
 NEW_SERIES = {
@@ -69,11 +68,6 @@ class Servers(unittest.TestCase):
         self.addCleanup(thing.end)
         return thing
 
-    def folder(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        return folder.name
-
     def test_it_takes_all_files_but_one_as_they_are(self):
         """Which is why the document has a sed. What it replaces there is missing in MetricsQL."""
         refused = {}
@@ -88,7 +82,7 @@ class Servers(unittest.TestCase):
 
     def test_it_scrapes_and_evaluates_all_rules(self):
         """Of a real job: with the real intervals and ranges."""
-        server = self.start(victoria.VictoriaMetrics(self.folder()))
+        server = self.start(victoria.VictoriaMetrics(temporary_folder(self)))
         replay = self.start(cluster.Replay("h200x2-net-mixed", 0.005, SLURM_JOB_ID="2"))
         server.scrape("nccl-pulse", [replay.target])
         # Evaluations are of whole minutes, so of up to a minute ago: something to say of then.
@@ -100,7 +94,7 @@ class Servers(unittest.TestCase):
         wait_until(lambda: server.query("nccl_operation_duration_seconds_bucket" + replayed))
         self.assertEqual(server.query("nccl_operation_duration_seconds"), {})
 
-        folder = self.folder()
+        folder = temporary_folder(self)
         vmalert = self.start(victoria.Vmalert(folder, victoria.write_rules(folder, victoria.sed()), server.url))
         wait_until(lambda: not any(rule["lastEvaluation"].startswith("0001") for rule in vmalert.rules()))
         self.assertEqual([(rule["name"], rule["lastError"]) for rule in vmalert.rules() if rule["health"] != "ok"], [])
@@ -139,8 +133,8 @@ class Servers(unittest.TestCase):
 
     def test_the_same_samples_give_the_same_answers(self):
         past = history(time.time())
-        server = self.start(victoria.VictoriaMetrics(self.folder(), past))
-        folder = self.folder()
+        server = self.start(victoria.VictoriaMetrics(temporary_folder(self), past))
+        folder = temporary_folder(self)
         prometheus = self.start(cluster.Prometheus(
             folder, past, program=servers.path_or_skip("prometheus"), writes_to=server.url + "/api/v1/write"))
         targets = self.steady_targets()

@@ -9,11 +9,11 @@ import shlex
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 
 from tests import running
 from tests.fleet.diagnose_case import MIB, PULSE, DiagnoseCase, reply
+from tests.kit import temporary_folder
 
 LIVE = ["%016x" % each for each in (0xa1, 0xa2)]
 ENDED = ["%016x" % each for each in range(0xe1, 0xe4)]
@@ -177,9 +177,7 @@ class Node:
 class CommandsTest(DiagnoseCase):
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.out = os.path.join(folder.name, "out")
+        self.out = os.path.join(temporary_folder(self), "out")
 
     def start(self, *arguments, **options):
         return subprocess.Popen([PULSE, *arguments], text=True, **{

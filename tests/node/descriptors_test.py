@@ -2,9 +2,9 @@
 measurements come back to the page. Each of ours in turn, in the process that serves and in a member."""
 
 import os
-import tempfile
 
 from tests import running
+from tests.kit import temporary_folder
 from tests.node.cluster import NodeCase, Process, Scraper, ranks, values, wait_until
 
 WARNING = "the program has closed descriptor"
@@ -28,9 +28,7 @@ class DescriptorsTest(NodeCase):
 
     def setUp(self):
         super().setUp()
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.file = os.path.join(self.folder.name, "checkpoint")
+        self.file = os.path.join(temporary_folder(self), "checkpoint")
 
     def pair(self, serves):
         """The process that is hit, which serves or is a member, and the other one."""

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import tarfile
-import tempfile
 import time
 import unittest
 
@@ -12,7 +11,7 @@ from tests import running
 from tests.deploy import alertmanager_server, servers
 from tests.deploy.prometheus_server import Prometheus
 from tests.fleet.ras_server import REPORT, Ras
-from tests.kit import PULSE, RUNFILES, free_port, get, wait_until
+from tests.kit import PULSE, RUNFILES, free_port, get, temporary_folder, wait_until
 from tests.outside import pod, rank_without_plugin
 
 NVML = os.path.join(RUNFILES, "tests/outside")
@@ -21,9 +20,8 @@ NVML = os.path.join(RUNFILES, "tests/outside")
 class AgentOutsideTest(unittest.TestCase):
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder, self.nvml, self.ending = folder.name, os.path.join(folder.name, "nvml"), 0
+        self.folder = temporary_folder(self)
+        self.nvml, self.ending = os.path.join(self.folder, "nvml"), 0
 
     def begin(self, ras, host="127.0.0.1", missing=(), **options):
         """Three ranks of a job that moves. `options`: of Popen."""
@@ -110,11 +108,9 @@ class AgentOutsideTest(unittest.TestCase):
         prometheus = servers.path_or_skip("prometheus")
         self.begin(Ras())
         webhook, alertmanager = alertmanager_server.start(self)
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
         port = self.agent()
         watch = self.watch(port)
-        server = Prometheus(folder.name, program=prometheus, alertmanager=alertmanager.name, hung_s=4)
+        server = Prometheus(temporary_folder(self), program=prometheus, alertmanager=alertmanager.name, hung_s=4)
         self.addCleanup(server.end)
         server.scrape("nccl-pulse", ["127.0.0.1:%d" % port])
         server.scrape("nccl-pulse-watch", ["127.0.0.1:%d" % watch])

@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-import tempfile
+
+from tests.kit import temporary_folder
 
 PROGRAM = """
 import mmap, sys, time
@@ -16,9 +17,7 @@ time.sleep(3600)
 
 def start(test, rank, environment, **options):
     """Ends with the test. `options`: of Popen."""
-    folder = tempfile.TemporaryDirectory()
-    test.addCleanup(folder.cleanup)
-    library = os.path.join(folder.name, "libnccl.so.2.28.9")
+    library = os.path.join(temporary_folder(test), "libnccl.so.2.28.9")
     with open(library, "wb") as file:
         file.write(b"x" * 4096)
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, library], env=dict(environment, RANK=str(rank)),

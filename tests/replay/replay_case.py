@@ -4,9 +4,9 @@ import collections
 import glob
 import os
 import subprocess
-import tempfile
 import unittest
 
+from tests.kit import temporary_folder
 from tests.replay.replayed_run import REPLAY, RUNFILES, trace_folder
 
 RECORDER = os.path.join(RUNFILES, "tests/replay/librecording_plugin.so")
@@ -32,11 +32,10 @@ def parse_call(line):
 class ReplayTest(unittest.TestCase):
 
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
+        self.folder = temporary_folder(self)
 
     def path(self, name):
-        return os.path.join(self.folder.name, name)
+        return os.path.join(self.folder, name)
 
     def environment(self, settings):
         return dict(os.environ, RECORDING_PLUGIN_FILE=self.path("calls"),

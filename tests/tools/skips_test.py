@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 from tests import running
+from tests.kit import temporary_folder
 
 SKIPS = os.path.abspath(".ci/skips")
 CASES = '''<?xml version="1.0"?>
@@ -88,9 +89,7 @@ SKIPPED = '''<testsuites><testsuite name="x" tests="1" failures="0" errors="0" s
 class RunTest(unittest.TestCase):
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        self.folder = temporary_folder(self)
         for name in ("run", "skips", "allowed_skips"):
             os.makedirs(os.path.join(self.folder, ".ci"), exist_ok=True)
             shutil.copy(os.path.join(os.path.dirname(SKIPS), name), os.path.join(self.folder, ".ci"))

@@ -4,12 +4,11 @@ them."""
 import json
 import os
 import subprocess
-import tempfile
 
 from tests.deploy import alertmanager_server, servers
 from tests.deploy.network import network_nodes
 from tests.deploy.prometheus_server import Prometheus
-from tests.kit import PATIENCE_S, wait_until
+from tests.kit import PATIENCE_S, temporary_folder, wait_until
 
 PULSE = os.path.join(os.getcwd(), "exporter/pulse")
 PORT = 9410
@@ -26,9 +25,7 @@ class WatchedCluster:
         program = servers.path_or_skip("prometheus")
         servers.path_or_skip("prometheus-alertmanager")
         network_nodes.watch_or_skip()
-        folder = tempfile.TemporaryDirectory()
-        test.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        self.folder = temporary_folder(test)
         self.nodes = []
         for number in range(nodes):
             self.nodes.append(network_nodes.Node(number))

@@ -119,7 +119,8 @@ inline constexpr VerdictEntry kVerdicts[] = {
      "rank_not_seen",
      "a rank is not reported",
      {"{is} not seen at any endpoint that answered", kNobodyNamed,
-      "check that its process is alive, and read its log{on}",
+      "cat /proc/{pid}/status /proc/{pid}/stack{where} (gone? stopped? a driver call?), "
+      "gdb -p {pid} (in exit()?), and its log",
       "check that its process and node are up, and that it was started with "
       "NCCL_PROFILER_PLUGIN"}},
     {HangVerdict::kPointToPoint,
@@ -185,7 +186,8 @@ inline constexpr SituationEntry kSituations[] = {
      {"{has} not joined {comm}, which others are creating", nullptr, kStackFirst, nullptr}},
     {HangVerdict::kRankNotSeen,
      Situation::kOfDumps,
-     {"{has} no dump that could be used", nullptr, nullptr, nullptr}},
+     {"{has} no dump that could be used", nullptr,
+      "check that its process is alive, and read its log{on}", nullptr}},
     {HangVerdict::kPointToPoint,
      Situation::kOfDumps,
      {nullptr, "both ranks of {comm} wait in Send or Recv", nullptr, nullptr}},

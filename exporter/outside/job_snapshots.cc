@@ -380,7 +380,7 @@ class Maker {
     process.last_poll_realtime_ns = seen_.now_ns;
     if (facts.local != nullptr) {
       process.run_state = facts.local->state;
-      process.seen_pid = facts.local->pid;
+      process.pid = process.seen_pid = facts.local->pid;
       process.user = facts.local->user;
       process.start_realtime_ns = facts.local->start_realtime_ns;
       process.global_rank = facts.local->global_rank;

@@ -254,8 +254,9 @@ class OutsideLook::Impl {
     look->set.ended.reserve(unseen.size());  // the verdict points to its elements
     for (const auto& [rank, known] : unseen) {
       ProcessSnapshot& process = look->set.ended.emplace_back();
+      const HostProcess* const local = job.processes.at(KeyOf(*known)).local;
       process.hostname = known->host;
-      process.pid = known->pid;
+      process.pid = local == nullptr ? known->pid : local->pid;
       rank->process = &process;
       rank->communicator = &process.communicators.emplace_back();
       process.communicators.front().gpu = known->nvml_dev < 0 ? "" : absl::StrCat(known->nvml_dev);

@@ -108,7 +108,6 @@ void OutsideMonitor::Publish(std::vector<JobLook> jobs, int64_t now_ns) {
     for (ProcessSnapshot& process : look.set.processes) {
       if (process.seen_pid != 0) {
         process.hostname = sources_.hostname;
-        process.pid = process.seen_pid;
         process.pid_namespace = process.seen_in = own_namespace_;
       }
       if (process.last_poll_realtime_ns == look.now_realtime_ns) {

@@ -405,6 +405,22 @@ TEST_F(OutsideLookTest, GpusAreFoundByPid) {
   EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(0));
 }
 
+// RAS knows the pid in the container only; the next step runs on the host.
+TEST_F(OutsideLookTest, PidsOfContainersAreThoseOfTheHost) {
+  for (int i = 0; i < 4; ++i) host.Rank(i).pid = host.processes[i].own_pid = 7 + i;
+  host.gpus[1].use = GpuUse::kIdle;
+  for (const bool is_missing : {false, true}) {
+    host.Rank(1).is_missing = is_missing;
+    host.Stand();
+    EXPECT_THAT(host.Sentence(), HasSubstr("HANG  rank 1 (10.0.3.7, GPU 1, pid 1001)"));
+    EXPECT_THAT(host.Sentence(),
+                HasSubstr(is_missing ? "Next: cat /proc/1001/status /proc/1001/stack on 10.0.3.7 "
+                                       "(gone? stopped? a driver call?), gdb -p 1001 (in exit()?), "
+                                       "and its log."
+                                     : "Next: py-spy dump --pid 1001 on 10.0.3.7."));
+  }
+}
+
 TEST_F(OutsideLookTest, CountsThatProveNoWaitAreNoted) {
   host.Rank(0).broadcasts = 10;
   host.Stand();

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <random>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -116,7 +119,7 @@ struct Host {
       has_waited = true;
     };
     sources.now_realtime_ns = [this] { return now_ns.load(); };
-    sources.addresses = {kHere, "127.0.0.1"};
+    sources.addresses = {kHere, "192.0.2.2", "127.0.0.1"};
     sources.hostname = "node-7";
     return LookFromOutside(options, sources);
   }
@@ -194,6 +197,28 @@ TEST_F(OutsideLookTest, AnIdleGpuAmongBusyOnes) {
         "nothing, while 3 others are busy, and nothing has moved for 10 s. " +
             std::string(counts == 0 ? "" : "All have launched as many collectives. ") +
             "Next: py-spy dump --pid 1001 on 10.0.3.7.");
+  }
+}
+
+// As NCCL 2.28.9 answered in PyTorch jobs on two H200: rank 1 on a GPU with an error, and rank 1 in an
+// exit handler, with the comma that NCCL forgets.
+TEST_F(OutsideLookTest, RecordedAnswers) {
+  constexpr std::tuple<const char*, int32_t, const char*> kRecorded[] = {
+      {"behind", 26534, "has launched 3,410 AllReduce, the others 3,420"},
+      {"silent", 25870, "does not answer NCCL's RAS, though its process runs"}};
+  for (const auto& [name, pid, said] : kRecorded) {
+    std::ifstream file(absl::StrCat("tests/outside/answers/", name, ".json"));
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    Host host(2);
+    host.answer = [&text = text](int) { return RasReport{text, "", true}; };
+    for (int i = 0; i < 2; ++i) {
+      host.processes[i].pid = host.processes[i].own_pid = host.gpus[i].pids[0] = pid - 1 + i;
+    }
+    host.gpus[1].use = GpuUse::kIdle;
+    EXPECT_THAT(host.Sentence(), HasSubstr(absl::StrCat("HANG  rank 1 (192.0.2.2, GPU 1, pid ", pid,
+                                                        ") of a job without NCCL Pulse ", said,
+                                                        ", and nothing has moved for 10 s.")));
+    EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(1));
   }
 }
 

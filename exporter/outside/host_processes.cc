@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cerrno>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -144,6 +143,23 @@ std::vector<int32_t> PidsIn(const std::string& proc) {
 std::atomic<int> g_lost{0};
 
 }  // namespace
+
+int ReleaseOf(std::string_view text) {
+  const std::vector<std::string_view> parts = absl::StrSplit(text, '.');
+  int release = 0;
+  for (const std::string_view part : parts) {
+    int number = 0;
+    if (parts.size() != 3 || !absl::SimpleAtoi(part, &number) || number < 0 || number > 99)
+      return 0;
+    release = release * 100 + number;
+  }
+  return release;
+}
+
+bool HostProcess::IsRasOld() const {
+  const int release = ReleaseOf(nccl_version);
+  return release != 0 && release < 22807;
+}
 
 HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
                                 const std::vector<int32_t>* wanted, const std::string& proc) {

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "metrics/snapshot.h"
@@ -47,7 +48,13 @@ struct HostProcess {
   std::string global_rank, world_size, local_world_size, slurm_job_id;
   std::string ras_address;
   bool is_ras_off = false;  // NCCL_RAS_ENABLE=0
+
+  // True if NCCL is known to be older than 2.28.7: RAS has no JSON, and its other report can crash.
+  bool IsRasOld() const;
 };
+
+// Returns NCCL's number of a release such as "2.28.9": 22809; 0 if the text is no release.
+int ReleaseOf(std::string_view text);
 
 struct HostProcesses {
   std::vector<HostProcess> processes;  // in the order of their pids

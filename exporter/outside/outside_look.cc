@@ -117,7 +117,7 @@ class OutsideLook::Impl {
       const bool is_in_reach =
           each.network == 0 || (network != listeners_.networks.end() && network->second);
       const bool may_be_rank = !are_pids_known || MayBeRank(each, seen_.gpus);
-      if (is_in_reach && may_be_rank && !each.has_plugin && !each.is_ras_off) {
+      if (is_in_reach && may_be_rank && !each.has_plugin && !each.is_ras_off && !each.IsRasOld()) {
         wanted_.insert({each.network, each.own_pid});
       }
     }

@@ -10,7 +10,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/diagnosis/words/wait_words.h"
 #include "exporter/diagnosis/words/words.h"
@@ -231,19 +230,6 @@ constexpr KnownFault kKnownFaults[] = {
      "RAS' text report (ncclras without -f json) can crash the rank that answers; don't run it",
      "NVIDIA/nccl issue 2346"},
 };
-
-// Returns NCCL's number of a release, such as 22809; 0 if the text is no release.
-int ReleaseOf(std::string_view text) {
-  const std::vector<std::string_view> parts = absl::StrSplit(text, '.');
-  int release = 0;
-  for (const std::string_view part : parts) {
-    int number = 0;
-    if (parts.size() != 3 || !absl::SimpleAtoi(part, &number) || number < 0 || number > 99)
-      return 0;
-    release = release * 100 + number;
-  }
-  return release;
-}
 
 }  // namespace
 

@@ -103,6 +103,7 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice&
     return found;
   }
   const std::set<std::string> own = OwnAddresses();
+  std::size_t old = 0;
   std::size_t foreign = 0;
   std::size_t elsewhere = 0;
   std::size_t beyond = 0;
@@ -110,6 +111,10 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice&
     std::optional<Address> address;
     std::string error;
     if (process.has_plugin || process.is_ras_off) continue;
+    if (process.IsRasOld()) {
+      ++old;
+      continue;
+    }
     const std::string& text = process.ras_address;
     const bool is_known = RasFromFlag(text.empty() ? "localhost" : text, &address, &error);
     if (!is_known || !address) continue;
@@ -157,6 +162,7 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice&
     found.notes.push_back(
         absl::StrCat("RAS of ", unasked, processes, " isn't asked: ", why..., "."));
   };
+  add_unasked(old, "counts need NCCL 2.28.7");
   add_unasked(foreign, "another user has set NCCL_RAS_ADDR, to no address of this host. Next: ",
               "pulse diagnose as that user");
   add_unasked(beyond, "at most ", kMostAddresses, " addresses and network namespaces are. Next: ",

@@ -817,6 +817,16 @@ TEST_F(OutsideLookTest, BeforeNccl2287NvmlAndProcTell) {
   EXPECT_EQ(host.looks.jobs[0].outside.substr(0, 20), "From NVML and /proc.");
   host.processes[3].state = RunState::kStopped;
   EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal"));
+  // Its library's name has the version, so nothing connects to it.
+  host.asked = 0;
+  for (HostProcess& process : host.processes) process.nccl_version = "2.27.7";
+  EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal"));
+  EXPECT_EQ(host.asked, 0);
+  EXPECT_THAT(host.looks.notes,
+              ElementsAre("RAS of 4 processes isn't asked: counts need NCCL 2.28.7."));
+  host.processes[0].nccl_version = "2.28.7";
+  host.Sentence();
+  EXPECT_GT(host.asked, 0);
 }
 
 // A launcher and PyTorch's workers for data have NCCL loaded, and no context on a GPU.

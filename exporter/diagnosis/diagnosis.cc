@@ -17,19 +17,12 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
   } else {
     SetThresholds(hang_after_ns, &views);
   }
-  std::vector<WaitsOfCommunicator> waits = FindHangs(views, now_realtime_ns);
-  DiagnosisResult results;
-  results.reserve(views.size());
+  DiagnosisResult results = FindHangs(views, now_realtime_ns);
   StragglerStates kept;
   RoundsOfProcesses rounds;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const CommunicatorView& view = views[i];
-    CommunicatorDiagnosis& result = results.emplace_back();
-    result.comm_id = view.comm_id;
-    result.number = view.number;
-    result.hang = std::move(waits[i].hang);
-    result.queued = std::move(waits[i].queued);
-    result.note = std::move(waits[i].note);
+    CommunicatorDiagnosis& result = results[i];
     if (view.is_mixed) continue;
     const std::pair key(view.comm_id, view.number);
     StragglerState& state = kept[key];

@@ -216,10 +216,6 @@ class JobJudge {
         root.perhaps.insert(root.perhaps.end(), perhaps.begin(), perhaps.end());
       }
     }
-    // Only one of several processes is exiting.
-    if (root.situation == Situation::kExiting && root.ranks.size() != 1) {
-      root.situation = Situation::kPlain;
-    }
     return root;
   }
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/base/protozero.h"
-#include "exporter/diagnosis/facts/abandoned_calls.h"
+#include "exporter/diagnosis/facts/call_counts.h"
 #include "exporter/diagnosis/stragglers/mean_lateness.h"
 #include "metrics/agreed_call.h"
 #include "metrics/shared_bytes.h"

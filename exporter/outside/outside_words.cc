@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "exporter/diagnosis/words/rank_words.h"
-#include "exporter/diagnosis/words/wait_words.h"
 #include "exporter/diagnosis/words/words.h"
 
 namespace nccl_pulse::outside {

@@ -60,7 +60,7 @@ class TimedLaunches {
   // Returns the meta data of a launch of several calls, sampled by `launches`, the number of the
   // communicator's earlier launches. Ranks whose launches carry the same calls sample the same
   // launches. NCCL may divide point-to-point plans differently on each rank
-  // (exporter/diagnosis/facts/exchange.h).
+  // (exporter/diagnosis/facts/communicator_facts.h).
   OperationMeta NextGrouped(uint64_t launches) {
     const uint64_t groups = grouped_launches_.load();
     grouped_launches_.store(groups + 1);

@@ -8,11 +8,14 @@
 #ifndef EXPORTER_DIAGNOSIS_FACTS_CALL_COUNTS_H_
 #define EXPORTER_DIAGNOSIS_FACTS_CALL_COUNTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
@@ -29,6 +32,34 @@ Calls Excess(const Calls& more, const Calls& less);
 Calls Common(const Calls& a, const Calls& b);
 // Returns the only operation in `calls`; "" if there are several, or none.
 std::string OnlyOperation(const Calls& calls);
+
+inline constexpr std::size_t kMostAbandoned = 16;  // limit of operations per communicator
+
+// Returns a rank's calls that may be abandoned, by its own counts: either they are, or NCCL does
+// not report launches of this operation. Texts from other processes are not checked.
+std::vector<AbandonedCallsSnapshot> AbandonedCallsOf(const CommunicatorSnapshot& communicator);
+
+// The calls of a communicator's ranks that have no effect. A call that failed and was repeated, or
+// was only estimated (ncclGroupSimulateEnd), has an event but no launch, so the rank's count of calls
+// is one too high from then on.
+class AbandonedCalls {
+ public:
+  AbandonedCalls() = default;
+  // Decides by comparing ranks. If some rank reported all its calls of an operation, NCCL reports
+  // this operation. A collective called only by one rank, which is idle, was abandoned: otherwise
+  // it would not have ended.
+  explicit AbandonedCalls(const std::vector<RankView>& ranks);
+
+  // Returns the rank's number of abandoned calls, of one operation or of all.
+  uint64_t Of(const RankView& rank, const std::string& op) const;
+  uint64_t Of(const RankView& rank) const;
+  // Returns the rank's collectives without abandoned ones. Their sizes are not known, so for
+  // these operations the sizes are ignored on all ranks.
+  Calls CountWithout(const RankView& rank) const;
+
+ private:
+  std::map<std::string, std::map<const RankView*, uint64_t>> by_op_;
+};
 
 }  // namespace nccl_pulse
 

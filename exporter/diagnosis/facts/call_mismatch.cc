@@ -1,9 +1,187 @@
 #include "exporter/diagnosis/facts/call_mismatch.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "metrics/size_class.h"
 
 namespace nccl_pulse {
 namespace {
+
+using Kind = CallOrderSnapshot::Kind;
+
+// True for operations whose data type matters: in all others NCCL only moves bytes.
+bool IsReducing(const Kind& kind) {
+  return kind.op == "AllReduce" || kind.op == "Reduce" || kind.op == "ReduceScatter";
+}
+
+// The compared values, in turn.
+enum By : std::size_t { kByBytes, kByType, kByRoot, kBys };
+
+struct OfRank {
+  const RankView* rank;
+  uint32_t first;
+  std::vector<uint32_t> calls;   // indices into the kinds of all ranks
+  std::vector<uint32_t> sorted;  // the same calls, sorted within each group
+};
+
+// Compares ranks by the order of their last calls. Counts stop showing a difference once all hosts
+// have made further calls.
+//
+// A call is identified by its number among the collectives of its communicator, so it does not
+// matter when each rank was read. The comparison covers values that NCCL reports and requires to be
+// equal: operation and bytes, then the root, and for reductions the data type (other operations
+// only move bytes). It does not cover the kind of reduction, which is not kept, nor Send and Recv,
+// which may differ. Collectives of one group may be called in any order.
+//
+// Cost: linear in the compared calls.
+class Comparison {
+ public:
+  Comparison(const CommunicatorFacts& facts, Compared compared) : compared_(compared) {
+    for (const RankView* rank : facts.live) Add(*rank, facts.abandoned);
+  }
+
+  std::optional<Mismatch> Make() {
+    for (const By by : {kByBytes, kByType, kByRoot}) {
+      // Types don't matter here: after calls of equal bytes, nothing is left in the buffers.
+      if (by == kByType && compared_ == Compared::kAll) continue;
+      if (std::optional<Mismatch> mismatch = Compare(by)) return mismatch;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  void Add(const RankView& rank, const AbandonedCalls& abandoned) {
+    const CallOrderSnapshot& order = rank.communicator->call_order;
+    if (order.calls.empty()) return;
+    // Data from the network is untrusted.
+    if (order.calls.size() > CallOrderSnapshot::kMostCalls) return;
+    if (order.kinds.size() > CallOrderSnapshot::kMostKinds) return;
+    std::vector<uint32_t> indices;
+    for (const Kind& kind : order.kinds) indices.push_back(IndexOf(kind));
+    OfRank of{&rank, order.first, {}, {}};
+    std::vector<std::size_t> groups;  // begin of each group
+    uint64_t left = abandoned.Of(rank);
+    const std::size_t in_flight_at = order.in_flight - order.first;
+    std::optional<std::size_t> in_flight;  // without abandoned calls
+    for (std::size_t i = 0; i < order.calls.size(); ++i) {
+      const auto call = static_cast<uint8_t>(order.calls[i]);
+      const std::size_t kind = call & CallOrderSnapshot::kKind;
+      if (kind >= indices.size()) return;  // damaged data
+      if ((call & CallOrderSnapshot::kSameGroup) == 0) groups.push_back(of.calls.size());
+      if (order.in_flight != 0 && i == in_flight_at) in_flight = of.calls.size();
+      if (order.kinds[kind].is_unlaunched && abandoned.Of(rank, order.kinds[kind].op) != 0) {
+        if (left == 0) return;  // not all calls are counted yet
+        --left;
+      } else {
+        of.calls.push_back(indices[kind]);
+      }
+    }
+    of.first -= static_cast<uint32_t>(left);  // calls before the known ones
+    of.sorted = of.calls;
+    groups.push_back(of.sorted.size());
+    const auto at = [&of](std::size_t i) {
+      return of.sorted.begin() + static_cast<std::ptrdiff_t>(i);
+    };
+    for (std::size_t i = 1; i < groups.size(); ++i) {
+      std::sort(at(groups[i - 1]), at(groups[i]),
+                [this](uint32_t a, uint32_t b) { return like_[a] < like_[b]; });
+    }
+    if (in_flight) {
+      const uint32_t number = of.first + static_cast<uint32_t>(*in_flight);
+      if (!in_flight_ || IsBefore(number, *in_flight_)) in_flight_ = number;
+    }
+    ranks_.push_back(std::move(of));
+  }
+
+  uint32_t IndexOf(const Kind& kind) {
+    const auto next = static_cast<uint32_t>(kinds_.size());
+    const auto [found, inserted] =
+        indices_.try_emplace({kind.op, kind.bytes, kind.datatype, kind.root}, next);
+    if (inserted) {
+      const auto first = [&](const std::string& type, int32_t root) {
+        return firsts_.try_emplace({kind.op, kind.bytes, type, root}, next).first->second;
+      };
+      kinds_.push_back(&kind);
+      like_.push_back(
+          {first("", -1), first(IsReducing(kind) ? kind.datatype : "", -1), first("", kind.root)});
+    }
+    return found->second;
+  }
+
+  // Numbers have 32 bits and wrap around.
+  static bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
+
+  // Returns the compared value of a kind, by the kind's index; nothing if it is not known.
+  std::optional<uint32_t> What(uint32_t kind, By by) const {
+    if (by == kByRoot && kinds_[kind]->root < 0) return std::nullopt;
+    return like_[kind][by];
+  }
+
+  std::optional<Mismatch> Compare(By by) const {
+    if ((!in_flight_ && compared_ == Compared::kInFlight) || ranks_.size() < 2) return std::nullopt;
+    // Within a group the order may differ, so a difference of the unsorted calls is not enough.
+    if (!FirstDifference(&OfRank::calls, by)) return std::nullopt;
+    const std::optional<uint32_t> number = FirstDifference(&OfRank::sorted, by);
+    if (!number) return std::nullopt;
+    return SidesAt(*number, by);
+  }
+
+  std::optional<uint32_t> FirstDifference(std::vector<uint32_t> OfRank::*calls, By by) const {
+    std::unordered_map<uint32_t, uint32_t> seen;  // by number
+    std::optional<uint32_t> first;
+    for (const OfRank& of : ranks_) {
+      uint32_t number = of.first;
+      for (const uint32_t kind : of.*calls) {
+        const std::optional<uint32_t> what = What(kind, by);
+        const bool differs = what && seen.try_emplace(number, *what).first->second != *what;
+        const bool is_compared = compared_ == Compared::kAll || !IsBefore(number, *in_flight_);
+        if (differs && is_compared && (!first || IsBefore(number, *first))) first = number;
+        ++number;
+      }
+    }
+    return first;
+  }
+
+  Mismatch SidesAt(uint32_t number, By by) const {
+    Mismatch mismatch{
+        by == kByRoot ? Mismatch::By::kRoots : Mismatch::By::kCallNumber, {}, {}, number};
+    std::map<uint32_t, std::size_t> side_of;
+    for (const OfRank& of : ranks_) {
+      const uint32_t at = number - of.first;
+      if (at >= of.sorted.size()) continue;
+      const std::optional<uint32_t> what = What(of.sorted[at], by);
+      if (!what) continue;
+      const auto [found, inserted] = side_of.try_emplace(*what, mismatch.sides.size());
+      if (inserted) {
+        const Kind& kind = *kinds_[of.sorted[at]];
+        mismatch.operations.insert(kind.op);
+        mismatch.sides.push_back({{{{kind.op, SizeClassOf(kind.bytes)}, 1}}, {}, &kind});
+      }
+      mismatch.sides[found->second].ranks.push_back(of.rank);
+    }
+    return mismatch;
+  }
+
+  const Compared compared_;
+  std::vector<OfRank> ranks_;
+  std::optional<uint32_t>
+      in_flight_;  // number of the oldest call known to be in flight on some rank
+  std::vector<const Kind*> kinds_;
+  // For each kind, the first kind that is equal: in operation and bytes; also in data type, if it
+  // reduces; also in root.
+  std::vector<std::array<uint32_t, kBys>> like_;
+  using Indices = std::map<std::tuple<std::string, uint64_t, std::string, int32_t>, uint32_t>;
+  Indices indices_, firsts_;
+};
 
 void AddSide(const Calls& calls, const RankView* rank, Mismatch* mismatch) {
   for (const auto& [kind, count] : calls) mismatch->operations.insert(kind.first);
@@ -28,6 +206,10 @@ Mismatch CompareSides(const CommunicatorFacts& facts) {
     AddSide(Excess(compared[i], common), facts.live[i], &mismatch);
   }
   return mismatch;
+}
+
+std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts, Compared compared) {
+  return Comparison(facts, compared).Make();
 }
 
 }  // namespace nccl_pulse

@@ -44,8 +44,7 @@ enum class Compared : uint8_t {
   kAll,       // from the oldest known call: different calls may complete, and a later one hangs
 };
 
-// Finds the first collective that differs between ranks, by the order of their last calls
-// (call_order.cc). Returns nothing if all compared calls are equal. Ranks that have not made this
+// Finds the first collective that differs between ranks, by the order of their last calls. Returns nothing if all compared calls are equal. Ranks that have not made this
 // call, or whose calls are not known that far back, are on no side. Abandoned calls have no number.
 std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts, Compared compared);
 

@@ -136,6 +136,18 @@ void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
   }
 }
 
+// True if each launch of the rank has exactly `parts` Sends and as many Recvs. The test is exact,
+// because a rank that has skipped a launch, whose numbers stay wrong, looks like a rank that is
+// about to launch.
+bool HasParts(const RankView& rank, uint64_t parts) {
+  const CommunicatorSnapshot& communicator = *rank.communicator;
+  const uint64_t collectives = Total(CollectiveCalls(communicator));
+  if (communicator.launches <= collectives) return false;
+  const uint64_t exchanges = communicator.launches - collectives;
+  return exchanges <= UINT64_MAX / parts && rank.CallsOf("Send") == exchanges * parts &&
+         rank.CallsOf("Recv") == exchanges * parts;
+}
+
 }  // namespace
 
 ReplayFacts CompareReplays(const Ranks& live) {
@@ -163,13 +175,11 @@ ReplayFacts CompareReplays(const Ranks& live) {
     facts.are_all_within = std::all_of(live.begin(), live.end(), IsWithin);
     return facts;
   }
-  const bool is_not_begun = last.communicator->graph_replays < first.communicator->graph_replays;
   // A rank that has passed a later stamp of a replay has completed collectives that need all ranks.
-  // If another rank then seems not to have begun this replay, its count is wrong.
-  if (is_not_begun && first.communicator->graph_position.stamps > 1 &&
+  // If another rank then seems to be behind, its count is wrong.
+  if (first.communicator->graph_position.stamps > 1 &&
       std::none_of(ahead.begin(), ahead.end(), IsWithin)) {
     facts.behind.clear();
-    return facts;
   }
   return facts;
 }
@@ -204,12 +214,9 @@ bool IsBehindOwnWork(const CommunicatorFacts& facts) {
 }
 
 Ranks BehindUnseen(const CommunicatorFacts& facts) {
-  Ranks unseen;
-  for (const RankView* rank : facts.behind) {
-    const bool is_said = rank->is_stopped || Contains(facts.owing, rank);
-    if (rank->activity.is_unknown() && !is_said) unseen.push_back(rank);
-  }
-  return unseen;
+  return Where(facts.behind, [&facts](const RankView* rank) {
+    return rank->activity.is_unknown() && !rank->is_stopped && !Contains(facts.owing, rank);
+  });
 }
 
 bool IsOwedProven(const CommunicatorFacts& facts) {
@@ -237,16 +244,17 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t now_ns) {
   facts.view = &view;
   facts.abandoned = AbandonedCalls(view.ranks);
   facts.now_ns = now_ns;
+  Ranks ended;
   for (const RankView& rank : view.ranks) {
-    if (rank.state == RankView::State::kLive) AddLive(rank, &facts);
+    if (rank.state == RankView::State::kLive) {
+      AddLive(rank, &facts);
+    } else {
+      ended.push_back(&rank);
+    }
   }
   for (const RankView* rank : facts.live) {
     const CallsKnown known = AreCallsKnown(*rank->process, *rank->communicator);
     if (facts.calls_known == CallsKnown::kYes) facts.calls_known = known;
-  }
-  Ranks ended;
-  for (const RankView& rank : view.ranks) {
-    if (rank.state != RankView::State::kLive) ended.push_back(&rank);
   }
   if (facts.calls_known == CallsKnown::kYes) {
     CompareCalls(&facts);
@@ -257,6 +265,20 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t now_ns) {
     facts.work = CompareWork(view, view.hang_after_ns / 2, now_ns);
   }
   return facts;
+}
+
+bool AreLaunchesExchanges(const CommunicatorView& view) {
+  if (view.nranks < 3) return false;
+  const auto peers = static_cast<uint64_t>(view.nranks - 1);
+  for (const uint64_t parts : {peers, peers + 1}) {
+    const bool have_all =
+        std::all_of(view.ranks.begin(), view.ranks.end(), [parts](const RankView& rank) {
+          return AreCallsKnown(*rank.process, *rank.communicator) == CallsKnown::kYes &&
+                 HasParts(rank, parts);
+        });
+    if (have_all) return true;
+  }
+  return false;
 }
 
 }  // namespace nccl_pulse

@@ -5,7 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "exporter/diagnosis/facts/abandoned_calls.h"
 #include "exporter/diagnosis/facts/call_counts.h"
 #include "exporter/diagnosis/jobs.h"
 

@@ -55,7 +55,7 @@ inline constexpr int64_t kWaitedNs = 2000000000;
 inline constexpr int64_t kSameHostNs = 50000000, kOtherHostNs = 1000000000;
 int64_t ClockSlackNs(const RankView& a, const RankView& b);
 
-// `counts_launches`: each launch is one whole exchange (exchange.h), so launches are compared like
+// `counts_launches`: each launch is one whole exchange (AreLaunchesExchanges), so launches are compared like
 // collectives.
 Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool counts_launches);
 

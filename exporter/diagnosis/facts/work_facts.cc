@@ -1,6 +1,6 @@
-#include "exporter/diagnosis/facts/work_facts.h"
-
 #include <algorithm>
+
+#include "exporter/diagnosis/facts/communicator_facts.h"
 
 namespace nccl_pulse {
 namespace {

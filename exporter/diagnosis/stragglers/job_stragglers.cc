@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_format.h"
 #include "exporter/base/disjoint_sets.h"
-#include "exporter/diagnosis/facts/exchange.h"
+#include "exporter/diagnosis/stragglers/rounds.h"
 #include "exporter/diagnosis/words/words.h"
 
 namespace nccl_pulse {

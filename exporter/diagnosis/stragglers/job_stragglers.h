@@ -4,7 +4,7 @@
 //
 // A late rank is excused if it waits as long as it is late: in a communicator with another
 // straggler, or, beyond the waits of the ranks with which it is compared, in Send and Recv
-// (exchange.h) or in collectives of other communicators.
+// (ShareInCalls) or in collectives of other communicators.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_JOB_STRAGGLERS_H_

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "exporter/diagnosis/facts/abandoned_calls.h"
+#include "exporter/diagnosis/facts/call_counts.h"
 #include "exporter/diagnosis/facts/rank_view.h"
 #include "metrics/histogram_geometry.h"
 

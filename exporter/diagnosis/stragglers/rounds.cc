@@ -2,18 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "exporter/diagnosis/facts/rank_activity.h"
-#include "exporter/diagnosis/facts/rank_view.h"
 
 namespace nccl_pulse {
 namespace {
 
 constexpr double kLeastLikely = 1e-5;
+constexpr std::size_t kLeastTimed = 8;
+constexpr int kMostExponent = 24;  // the sampler's largest; a hostile message may have any
 
 double Information(double share, double chance) {
   return share <= 0 ? 0 : share * std::log(share / chance);
@@ -72,6 +74,29 @@ bool IsBeyondChance(double share, double chance, double occasions, double candid
   if (share <= chance || chance >= 1) return false;
   const double information = Information(share, chance) + Information(1 - share, 1 - chance);
   return occasions * information >= std::log(candidates / kLeastLikely);
+}
+
+std::optional<double> ShareInCalls(const RankView& rank,
+                                   bool (*is_counted)(const TimedCallSnapshot& call)) {
+  std::size_t timed = 0;
+  double seconds = 0;
+  int64_t first_ns = INT64_MAX;
+  int64_t last_ns = 0;
+  for (const TimedCallSnapshot& call : rank.communicator->timed_calls) {
+    const bool is_duration =
+        call.kind == LatencyKind::kDurationStream || call.kind == LatencyKind::kDurationKernel;
+    if (!is_duration || !is_counted(call)) continue;
+    ++timed;
+    seconds += static_cast<double>(call.duration_ns) / 1e9;
+    first_ns = std::min(first_ns, call.end_realtime_ns);
+    last_ns = std::max(last_ns, call.end_realtime_ns);
+  }
+  if (timed < kLeastTimed || last_ns <= first_ns) return std::nullopt;
+  const int exponent = std::clamp(rank.process->sampling_exponent, 0, kMostExponent);
+  const auto count = static_cast<double>(timed);
+  // n calls delimit n - 1 intervals.
+  const double span = static_cast<double>(ElapsedNs(last_ns, first_ns)) / 1e9 * count / (count - 1);
+  return std::ldexp(seconds / span, exponent);
 }
 
 }  // namespace nccl_pulse

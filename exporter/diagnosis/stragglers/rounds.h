@@ -14,8 +14,10 @@
 #define EXPORTER_DIAGNOSIS_STRAGGLERS_ROUNDS_H_
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
@@ -44,6 +46,11 @@ uint64_t CallsOfKind(const CommunicatorSnapshot& communicator, const TimedCallSn
 // candidate has the probability `chance`, any of them reaches this share with a probability below 1
 // in 100,000. Uses Chernoff's bound, which is conservative.
 bool IsBeyondChance(double share, double chance, double occasions, double candidates);
+
+// Returns the share of its time that a rank spends in calls for which `is_counted` is true, on one
+// communicator. Returns nothing if too few calls were timed.
+std::optional<double> ShareInCalls(const RankView& rank,
+                                   bool (*is_counted)(const TimedCallSnapshot& call));
 
 }  // namespace nccl_pulse
 

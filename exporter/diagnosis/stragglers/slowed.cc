@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "exporter/diagnosis/facts/exchange.h"
 #include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/stragglers/pace_history.h"
+#include "exporter/diagnosis/stragglers/rounds.h"
 #include "exporter/diagnosis/words/words.h"
 
 namespace nccl_pulse {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "exporter/diagnosis/facts/exchange.h"
+#include "exporter/diagnosis/facts/communicator_facts.h"
 #include "exporter/diagnosis/stragglers/rounds.h"
 
 namespace nccl_pulse {

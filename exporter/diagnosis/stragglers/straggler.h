@@ -6,7 +6,7 @@
 // number. The rank with the shortest duration arrived last, and the others waited for it. Only
 // operations that no rank can leave before the last one has arrived are compared: AllReduce,
 // AllGather, ReduceScatter, AlltoAll. Launches of several calls are matched by the launch's number,
-// if the counts of all ranks show that each launch is an exchange of all ranks (exchange.h).
+// if the counts of all ranks show that each launch is an exchange of all ranks (AreLaunchesExchanges).
 //
 //   loss of a call = mean of the others' durations - the shortest duration
 //

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "exporter/diagnosis/facts/exchange.h"
+#include "exporter/diagnosis/facts/communicator_facts.h"
 #include "exporter/diagnosis/stragglers/rounds.h"
 #include "exporter/diagnosis/stragglers/straggler.h"
 #include "exporter/diagnosis/words/words.h"

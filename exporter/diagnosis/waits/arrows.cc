@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "exporter/diagnosis/waits/arrow_rules.h"
 #include "exporter/diagnosis/waits/own_work.h"
 
 namespace nccl_pulse {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "exporter/diagnosis/facts/member.h"
-#include "exporter/diagnosis/waits/arrow_rules.h"
+#include "exporter/diagnosis/waits/graph_builder.h"
 
 namespace nccl_pulse {
 namespace {

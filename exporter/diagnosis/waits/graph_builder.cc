@@ -4,8 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "exporter/diagnosis/facts/exchange.h"
-
 namespace nccl_pulse {
 
 GraphBuilder::GraphBuilder(const std::vector<CommunicatorView>& views, int64_t now_ns)

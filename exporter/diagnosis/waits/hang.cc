@@ -18,21 +18,18 @@ std::vector<int32_t> RankNumbers(const Ranks& ranks) {
   return numbers;
 }
 
-// Returns the number of the last call of this kind. 0: none, or some were captured, which tables
-// count but the comparison of ranks does not.
+// Returns the number of the last call of this kind; 0: none.
 uint64_t NumberOf(const std::pair<std::string, int>& kind,
                   const CommunicatorSnapshot& communicator) {
   uint64_t calls = 0;
   for (const CallCountSnapshot& call : communicator.calls) {
-    if (call.op != kind.first || call.size_class != kind.second) continue;
-    if (call.captured && call.calls != 0) return 0;
-    calls += call.calls;
+    if (call.op == kind.first && call.size_class == kind.second) calls += call.calls;
   }
   return calls;
 }
 
 // Returns how often each of `ranks` has called the kinds in `owed`, as counted in tables. Omits
-// kinds that the ranks have not called equally often, or have captured.
+// kinds that the ranks have not called equally often.
 Calls CallsBefore(const Calls& owed, const Ranks& ranks) {
   Calls before;
   for (const auto& [kind, count] : owed) {
@@ -134,13 +131,14 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
 
 }  // namespace
 
-std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
-                                           int64_t now_realtime_ns) {
+DiagnosisResult FindHangs(const std::vector<CommunicatorView>& views, int64_t now_realtime_ns) {
   const Waits waits = BuildWaits(views, now_realtime_ns);
   const std::vector<JobFindings> jobs = FindWaits(views, waits);
   std::vector<std::optional<Stall>> stalls = StallsOf(views, waits, jobs, now_realtime_ns);
-  std::vector<WaitsOfCommunicator> result(views.size());
+  DiagnosisResult result(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) {
+    result[i].comm_id = views[i].comm_id;
+    result[i].number = views[i].number;
     if (stalls[i]) {
       FindOwed(&*stalls[i]);
       result[i].hang = ToHang(*stalls[i]);

@@ -10,7 +10,6 @@
 #define EXPORTER_DIAGNOSIS_WAITS_HANG_H_
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
@@ -18,15 +17,9 @@
 
 namespace nccl_pulse {
 
-struct WaitsOfCommunicator {
-  std::optional<Hang> hang;
-  std::optional<Queued> queued;
-  std::string note;  // see CommunicatorDiagnosis
-};
-
-// Returns one entry per view. All views of a job must have the same threshold.
-std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
-                                           int64_t now_realtime_ns);
+// Returns one entry per view, with its hang, queue and note. All views of a job must have the same
+// threshold.
+DiagnosisResult FindHangs(const std::vector<CommunicatorView>& views, int64_t now_realtime_ns);
 
 }  // namespace nccl_pulse
 

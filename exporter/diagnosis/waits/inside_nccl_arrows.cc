@@ -1,7 +1,6 @@
 #include <algorithm>
 
-#include "exporter/diagnosis/facts/exchange.h"
-#include "exporter/diagnosis/waits/arrow_rules.h"
+#include "exporter/diagnosis/waits/graph_builder.h"
 
 namespace nccl_pulse {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "exporter/diagnosis/waits/arrow_rules.h"
-
 namespace nccl_pulse {
 namespace {
 
@@ -28,7 +26,6 @@ bool AreAtOnePosition(const CommunicatorView& a, const RankView& rank_a, const C
 // True if the GPU executes, or waits in, a launch that may precede the launch of `later`; or if
 // that launch was made earlier and has not begun either.
 bool IsBusyBefore(const Member& each, const Member& later) {
-  if (!each.is_in_flight()) return false;
   const bool is_begun_unknown = each.doing == Doing::kInside && !each.is_begun;
   return is_begun_unknown || each.launched_ns < later.launched_ns;
 }
@@ -164,7 +161,6 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
   }
   if (!graph_.actor(gpu).arrows.empty()) return;
   for (const MemberIndex& other_at : thread.unseen) {
-    if (graph_.member(other_at).rank == each.rank) continue;
     graph_.Point(gpu, graph_.Unknown(other_at.view), Sure::kMay);
   }
   if (!graph_.actor(gpu).arrows.empty()) return;
@@ -239,8 +235,7 @@ void OwnWork::AddBeforeEvent(const HostThread& thread) {
     const Member& each = graph_.member(at);
     const uint32_t gpu = graph_.waits(at.view).gpus[at.at];
     const bool is_victim = HadWaited(each, graph_.actor(thread.event).since_ns);
-    if (!is_victim || gpu == kNoActor || graph_.actor(gpu).arrows.empty()) continue;
-    graph_.Point(thread.event, gpu, Sure::kMay);
+    if (is_victim && !graph_.actor(gpu).arrows.empty()) graph_.Point(thread.event, gpu, Sure::kMay);
   }
   const Actor& host = graph_.actor(thread.host);
   if (host.state == ActorState::kInsideNccl && !host.arrows.empty() &&
@@ -253,8 +248,7 @@ void OwnWork::AddOfHost(const HostThread& thread) {
   for (const MemberIndex& each_at : thread.busy) {
     const Member& each = graph_.member(each_at);
     const uint32_t gpu = graph_.waits(each_at.view).gpus[each_at.at];
-    if (gpu == kNoActor || !IsFollowed(graph_, each_at) || HasGoneOnSinceAbort(thread, each))
-      continue;
+    if (!IsFollowed(graph_, each_at) || HasGoneOnSinceAbort(thread, each)) continue;
     // In a replay of a graph with several communicators, the rank is behind in each of them.
     if (Contains(graph_.waits(each_at.view).facts.replays.behind, each.rank)) continue;
     const bool have_gone_on =

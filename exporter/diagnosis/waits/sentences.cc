@@ -6,10 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "exporter/base/communicator_id.h"
-#include "exporter/diagnosis/facts/abandoned_calls.h"
+#include "exporter/diagnosis/facts/call_counts.h"
 #include "exporter/diagnosis/waits/stall.h"
 #include "exporter/diagnosis/words/rank_words.h"
-#include "exporter/diagnosis/words/wait_words.h"
 #include "exporter/diagnosis/words/words.h"
 #include "metrics/driver_error.h"
 

@@ -109,9 +109,6 @@ class StallMaker {
       roots_.insert(named->actors.begin(), named->actors.end());
       followed_.insert(named->followed.begin(), named->followed.end());
     }
-    is_any_named_ = std::any_of(job.findings.begin(), job.findings.end(), [](const Finding& each) {
-      return Get<CannotTell>(each) == nullptr;
-    });
     for (const std::size_t view : job.views) {
       FindTargets(view);
       for (const std::size_t i : findings_of[view]) {
@@ -471,11 +468,6 @@ class StallMaker {
       Suspect(id);
       if (!stall_.elsewhere) FindElsewhere(id);
     }
-    if (!is_any_named_) {
-      stall_.suspects.clear();
-      Say(CannotTell{view_});
-      return true;
-    }
     if (is_any) {
       stall_.hang.verdict = HangVerdict::kBlockedElsewhere;
       return !stall_.suspects.empty();
@@ -536,7 +528,6 @@ class StallMaker {
   std::vector<uint32_t> targets_;
   std::set<uint32_t> all_targets_;                 // including waits below the threshold
   std::unordered_set<uint32_t> roots_, followed_;  // ids of the job's named actors
-  bool is_any_named_ = false;
   bool has_start_ = false;
   bool has_wait_ = false;   // also if only for less than the threshold
   bool is_queued_ = false;  // all starts are GPUs that have not begun

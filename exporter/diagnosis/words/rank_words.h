@@ -1,4 +1,4 @@
-// Formats ranks and calls for sentences of the diagnosis.
+// Formats ranks, calls and waits for sentences of the diagnosis.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WORDS_RANK_WORDS_H_
@@ -10,9 +10,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/diagnosis_result.h"
 #include "exporter/diagnosis/facts/call_counts.h"
+#include "exporter/diagnosis/facts/call_mismatch.h"
 #include "exporter/diagnosis/facts/communicator_facts.h"
 
 namespace nccl_pulse {
@@ -50,6 +53,27 @@ using Slots = std::initializer_list<std::pair<std::string_view, std::string>>;
 std::string Fill(std::string_view text, const Ranks& ranks, Slots slots = {});
 // Like Fill, but returns "" without ranks.
 std::string FillIfAny(std::string_view text, const Ranks& ranks, Slots slots = {});
+
+// Joins the first kMostListed texts, and adds the number of further ones.
+std::string JoinFirst(const std::vector<std::string>& all, const char* separator);
+
+// Returns the sentence of kMismatched, with each side's ranks and call.
+std::string MismatchWords(const Mismatch& mismatch);
+
+// Returns why these ranks' last call has no launch.
+const char* WhyNotLaunched(const Ranks& ranks);
+// Returns why it is not known whether a rank has work in flight.
+std::string WhyUnseen(const RankView& rank);
+
+// Returns "rank 1 waits in Send for rank 2".
+std::string PeerWaitWords(const RankView& rank, bool sends, uint64_t peer);
+// Returns "among captured calls 1 to 60 of 65 of graph 1".
+std::string PositionWords(const ReplayPosition& at);
+// Returns "AllReduce (up to 64KiB)" if each rank has one launch in flight, all of one kind; else
+// "".
+std::string LaunchedWords(const Ranks& ranks);
+// Returns "The process of rank 3 (pid 103) exited without finalizing the communicator".
+std::string EndedWords(const Ranks& ranks);
 
 }  // namespace nccl_pulse
 

@@ -31,7 +31,7 @@ std::vector<Json> Stands(std::vector<CommunicatorView> views, int64_t now_ns) {
     thresholds.push_back(view.hang_after_ns);
     view.hang_after_ns = std::min(view.hang_after_ns, kListedAfterNs);
   }
-  const std::vector<WaitsOfCommunicator> waits = FindHangs(views, now_ns);
+  const DiagnosisResult waits = FindHangs(views, now_ns);
   std::vector<std::pair<int64_t, Json>> found;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const auto add = [&](int64_t since_ns, const char* verdict, bool is_usual) {

@@ -1,12 +1,11 @@
 // Calls that made nothing: they failed and were made again, or were only estimated.
-#include "exporter/diagnosis/facts/abandoned_calls.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "exporter/diagnosis/facts/call_counts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "metrics/call_order.h"

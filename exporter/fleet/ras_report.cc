@@ -123,17 +123,16 @@ class Conversation {
 };
 
 // Connects and exchanges the greeting. Returns false if nobody answers at `address`, or if the
-// server there is not NCCL's RAS. `*is_connected` is false in the first case.
+// server there is not NCCL's RAS. `report->is_connected` is false in the first case.
 bool Greet(const Address& address, std::chrono::milliseconds patience, Conversation* with,
-           bool* is_connected) {
-  const auto hosts = ResolveHosts({address.host}, patience);
-  const auto found = hosts.find(address.host);
-  if (found == hosts.end()) return false;
-  *is_connected =
-      std::any_of(found->second.addresses.begin(), found->second.addresses.end(),
+           RasReport* report) {
+  const ResolvedHost host = ResolveHosts({address.host}, patience)[address.host];
+  report->error = host.error;
+  report->is_connected =
+      std::any_of(host.addresses.begin(), host.addresses.end(),
                   [&](const sockaddr_storage& each) { return with->Connect(each, address.port); });
   std::string line;
-  return *is_connected && with->Say("CLIENT PROTOCOL 2\n") && with->Hear(&line) &&
+  return report->is_connected && with->Say("CLIENT PROTOCOL 2\n") && with->Hear(&line) &&
          absl::StartsWithIgnoreCase(line, "SERVER PROTOCOL ");
 }
 
@@ -165,7 +164,7 @@ bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::
   Address parsed;
   if (absl::StrContains(from, "/") || !ParseAddress(from, false, &parsed, error)) {
     *error = absl::StrCat("--ras (or NCCL_RAS_ADDR): ", from, " is not of the form host:port");
-    return text.empty();  // RAS' reply to the rejected command does not matter
+    return text.empty();  // a wrong NCCL_RAS_ADDR means no address
   }
   if (!parsed.has_port) parsed.port = kRasPort;
   *address = std::move(parsed);
@@ -176,7 +175,7 @@ RasReport AskRas(const Address& address, std::chrono::milliseconds patience,
                  std::size_t most_bytes) {
   RasReport report;
   Conversation with(std::min(patience, kGreetingPatience));
-  if (!Greet(address, patience, &with, &report.is_connected)) return report;
+  if (!Greet(address, patience, &with, &report)) return report;
   with.SetPatience(patience);
   bool is_ok = false;
   if (!Command(&with, "SET FORMAT json", &is_ok)) {

@@ -37,7 +37,7 @@ inline constexpr std::size_t kMostRasBytes = std::size_t{1} << 20;
 
 struct RasReport {
   std::string json;   // the bytes that RAS sent; "": none, or the listener is not RAS
-  std::string error;  // set if the listener is RAS and gave no report
+  std::string error;  // set if the host is not found, or RAS gave no report
   // True if the connection was accepted. The kernel may have picked a stopped process; another
   // connection may then be answered.
   bool is_connected = false;

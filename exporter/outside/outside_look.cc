@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/words/words.h"
 #include "exporter/node/service_file.h"
 #include "exporter/outside/job_snapshots.h"
 #include "exporter/outside/outside_words.h"
-#include "exporter/outside/ras_answer.h"
 
 namespace nccl_pulse::outside {
 namespace {
@@ -35,7 +35,8 @@ class OutsideLook::Impl {
     start_ns_ = sources_.now_realtime_ns();
     ReadHost(start_ns_ - kMostGpuWindowNs);
     if (seen_.unread != 0) {
-      notes_ = {absl::StrCat(seen_.unread, " processes' files in /proc did not answer.")};
+      notes_ = {absl::StrCat("The files of ", Plural(seen_.unread, "process"),
+                             " in /proc did not answer.")};
     }
     for (const HostProcess& each : seen_.processes) processes_ += each.has_plugin ? 0 : 1;
     if (processes_ == 0 && options_.ras.asks_processes) return false;
@@ -83,8 +84,8 @@ class OutsideLook::Impl {
     }
     if (processes_ != 0 && looks.jobs.empty()) {
       looks.notes.push_back(absl::StrCat(
-          processes_, " processes of this host use NCCL without the plugin. Neither RAS nor NVML ",
-          "knows a job of two of them."));
+          Plural(processes_, "process of this host uses", "processes of this host use"),
+          " NCCL without the plugin. Neither RAS nor NVML knows a job of two or more."));
     }
     return looks;
   }
@@ -144,10 +145,13 @@ class OutsideLook::Impl {
     for (int round = 0; round < kMostRounds && !open.empty(); ++round) {
       if (round != 0 && sources_.now_realtime_ns() >= end_ns) break;
       std::vector<std::pair<std::string, std::future<RasReport>>> asked;
+      const std::size_t most_bytes =
+          std::min(kMostAnswerBytes, kMostBytesAtOnce / (kAtOnce * open.size()));
       for (const auto& [name, listener] : open) {
         for (int i = 0; i < kAtOnce; ++i) {
           try {
-            asked.emplace_back(name, std::async(std::launch::async, sources_.ask_ras, listener));
+            asked.emplace_back(
+                name, std::async(std::launch::async, sources_.ask_ras, listener, most_bytes));
           } catch (const std::system_error&) {  // no thread
           }
         }
@@ -172,7 +176,7 @@ class OutsideLook::Impl {
               if (here != seen_.addresses.end()) missing.erase({here->second, rank.pid});
             }
           }
-          heard.Add(answer);
+          if (!heard.Add(answer)) error = "its report has more ranks than can be compared";
         }
         std::string& kept = errors_.try_emplace(name, error).first->second;
         if (error.empty()) kept.clear();
@@ -321,8 +325,8 @@ Sources SourcesOfThisHost() {
     }
     return found;
   };
-  sources.ask_ras = [](const RasListener& each) {
-    return each.Ask(kRasPatience, kMostAnswerBytes);
+  sources.ask_ras = [](const RasListener& each, std::size_t most_bytes) {
+    return each.Ask(kRasPatience, most_bytes);
   };
   sources.wait = [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); };
   sources.now_realtime_ns = [] { return RealtimeNs(); };

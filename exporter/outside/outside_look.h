@@ -6,11 +6,12 @@
 // with it, on all nodes. NVML and /proc only know this host.
 //
 // Thread: the caller's; blocks for hang_after and at most four times kRasPatience, besides NVML and
-// /proc. Memory: kMostAnswerBytes of text, and its values, for each answer that is read at once.
+// /proc. Memory: kMostBytesAtOnce of text, and the values of one answer.
 #ifndef EXPORTER_OUTSIDE_OUTSIDE_LOOK_H_
 #define EXPORTER_OUTSIDE_OUTSIDE_LOOK_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,12 +23,16 @@
 #include "exporter/fleet/job_look.h"
 #include "exporter/node/gpu_use.h"
 #include "exporter/outside/host_processes.h"
+#include "exporter/outside/ras_answer.h"
 #include "exporter/outside/ras_listeners.h"
 
 namespace nccl_pulse::outside {
 
 // RAS itself waits for other processes for up to two thirds of this time.
 inline constexpr std::chrono::milliseconds kRasPatience{4500};
+
+// Of all answers that are awaited at once; any user can listen, at several addresses.
+inline constexpr std::size_t kMostBytesAtOnce = 4 * kMostAnswerBytes;
 
 // Limits of the time for which the use of GPUs is judged.
 inline constexpr int64_t kLeastGpuWindowNs = 3000000000;
@@ -39,7 +44,7 @@ struct Sources {
   std::function<HostProcesses(const std::vector<int32_t>* pids)> processes;
   std::function<std::vector<HostGpu>(int64_t since_realtime_ns)> gpus;
   // Called on a separate thread, which may stay in the listener's network namespace.
-  std::function<RasReport(const RasListener&)> ask_ras;
+  std::function<RasReport(const RasListener&, std::size_t most_bytes)> ask_ras;
   std::function<void(std::chrono::milliseconds)> wait;
   std::function<int64_t()> now_realtime_ns;
   std::set<std::string> addresses;  // of this host

@@ -128,7 +128,7 @@ bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error) {
   return true;
 }
 
-void RasAnswer::Add(const RasAnswer& other) {
+bool RasAnswer::Add(const RasAnswer& other) {
   is_any |= other.is_any;
   proves_absence &= other.proves_absence;
   nccl_version = other.nccl_version;
@@ -140,10 +140,22 @@ void RasAnswer::Add(const RasAnswer& other) {
     }
     return ranks_and_launches;
   };
+  std::size_t ranks = 0;
+  for (const auto& [hashes, communicator] : communicators) ranks += communicator.ranks.size();
+  bool is_whole = true;
   for (const auto& [hashes, communicator] : other.communicators) {
-    const auto [found, is_new] = communicators.try_emplace(hashes, communicator);
-    if (!is_new && worth(communicator) > worth(found->second)) found->second = communicator;
+    const auto found = communicators.find(hashes);
+    if (found != communicators.end() && worth(communicator) <= worth(found->second)) continue;
+    const std::size_t more =
+        communicator.ranks.size() - (found == communicators.end() ? 0 : found->second.ranks.size());
+    if (ranks + more > kMostAnswerRanks) {
+      is_whole = false;
+      continue;
+    }
+    ranks += more;
+    communicators.insert_or_assign(hashes, communicator);
   }
+  return is_whole;
 }
 
 }  // namespace nccl_pulse::outside

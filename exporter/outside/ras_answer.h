@@ -21,7 +21,7 @@
 namespace nccl_pulse::outside {
 
 inline constexpr std::size_t kMostAnswerBytes = std::size_t{32} << 20;
-inline constexpr std::size_t kMostAnswerRanks = std::size_t{1} << 18;  // of all communicators
+inline constexpr std::size_t kMostAnswerRanks = std::size_t{1} << 16;  // of all communicators
 
 inline constexpr std::array<const char*, 5> kCountedOps = {"Broadcast", "Reduce", "AllGather",
                                                            "ReduceScatter", "AllReduce"};
@@ -63,8 +63,9 @@ struct RasAnswer {
   bool proves_absence = true;
 
   // Adds the communicators of `other`. If both know one, keeps the report with more ranks that
-  // answered, else the one with more launches: counts grow.
-  void Add(const RasAnswer& other);
+  // answered, else the one with more launches: counts grow. Returns false if some were left out
+  // because of kMostAnswerRanks.
+  bool Add(const RasAnswer& other);
 };
 
 // On failure returns false, with the reason in `error`.

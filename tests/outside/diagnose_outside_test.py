@@ -94,6 +94,11 @@ class DiagnoseOutsideTest(unittest.TestCase):
             run, verdicts = self.diagnose(self.ras(report_text).flag)
             self.assertEqual((run.returncode, verdicts), (2, []), report_text[:40])
 
+    def test_a_host_that_is_not_found(self):
+        run, verdicts = self.diagnose("--ras=no-such-host.invalid")
+        self.assertEqual((run.returncode, verdicts), (2, []))
+        self.assertRegex(run.stderr, "NCCL's RAS at no-such-host.invalid:28028: .* name")
+
     def test_ras_in_another_network_namespace(self):
         # Nobody in its own network may be asked instead.
         namesake = socket.create_server(("127.0.0.1", 0))

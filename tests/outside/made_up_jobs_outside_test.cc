@@ -151,7 +151,7 @@ Said Ask(const Scenario& scenario, const std::vector<NodeSnapshot>& before,
   Sources sources;
   sources.processes = [&](const std::vector<int32_t>*) { return processes; };
   sources.gpus = [&](int64_t) { return gpus; };
-  sources.ask_ras = [&](const RasListener&) {
+  sources.ask_ras = [&](const RasListener&, std::size_t) {
     return RasReport{RasOf(has_waited ? after : before), "", true};
   };
   sources.wait = [&](std::chrono::milliseconds) {

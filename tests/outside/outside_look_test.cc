@@ -63,6 +63,7 @@ struct Host {
   std::atomic<bool> has_waited{false};
   std::mutex mutex;
   std::set<std::string> addresses_asked;
+  std::size_t most_bytes_asked = 0;
 
   explicit Host(int ranks = 4, uint64_t all_reduces = 14000) {
     before = {World(ranks, all_reduces)};
@@ -109,9 +110,10 @@ struct Host {
       return HostProcesses{processes, unloaded, unread};
     };
     sources.gpus = [this](int64_t) { return gpus; };
-    sources.ask_ras = [this](const RasListener& listener) {
+    sources.ask_ras = [this](const RasListener& listener, std::size_t most_bytes) {
       const std::lock_guard<std::mutex> lock(mutex);
       addresses_asked.insert(listener.address.name());
+      most_bytes_asked = most_bytes;
       return answer(asked++);
     };
     sources.wait = [this](std::chrono::milliseconds time) {
@@ -913,6 +915,7 @@ TEST_F(OutsideLookTest, MoreAddressesOrNamespacesThanAreAsked) {
       "Next: kubectl exec POD -- pulse diagnose.";
   EXPECT_EQ(host.Look().notes, std::vector<std::string>{said});
   EXPECT_EQ(host.addresses_asked.size(), 16U);
+  EXPECT_EQ(host.most_bytes_asked, kMostBytesAtOnce / 32);
   for (int i = 0; i < 20; ++i) host.processes[i].network = 1 + i;
   host.options.ras.open_network = [](const HostProcess&, std::string* error) {
     *error = "it has ended";

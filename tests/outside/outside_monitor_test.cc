@@ -45,7 +45,7 @@ class OutsideMonitorTest : public ::testing::Test {
       return HostProcesses{processes, {}, 0};
     };
     sources.gpus = [this](int64_t) { return gpus; };
-    sources.ask_ras = [this](const RasListener&) {
+    sources.ask_ras = [this](const RasListener&, std::size_t) {
       ++asked;
       std::vector<MadeUpCommunicator> all = others;
       all.push_back(world);

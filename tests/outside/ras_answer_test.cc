@@ -116,6 +116,18 @@ TEST(RasAnswer, TooManyRanksAreRefused) {
   EXPECT_FALSE(ReadRasAnswer(text, &answer, &error));
 }
 
+// Any user can listen, and answer otherwise each time.
+TEST(RasAnswer, AllAnswersTogetherHaveALimit) {
+  RasAnswer heard;
+  for (uint64_t number = 1; number <= 3; ++number) {
+    RasAnswer answer;
+    answer.communicators[{number, 1}].ranks.resize(kMostAnswerRanks / 2);
+    EXPECT_EQ(heard.Add(answer), number <= 2);
+    EXPECT_TRUE(heard.communicators.count({1, 1}) == 1);
+  }
+  EXPECT_EQ(heard.communicators.size(), 2U);
+}
+
 // Bytes of an honest report replaced, cut off and repeated: what is read stays within its bounds.
 TEST(RasAnswer, HostileReports) {
   MadeUpCommunicator world = World(4, 14000);

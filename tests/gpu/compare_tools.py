@@ -2,6 +2,7 @@
 """Tools side by side: the same fault in the same job on real GPUs, and the rank that each tool names.
 
   compare_tools.py --plugin libnccl-profiler-pulse.so --pulse pulse --out FOLDER [--gpus 2] [--rounds 1] [CASE ...]
+  compare_tools.py --cost ...    instead: what tools that a job starts with cost its steps
 
 Each case runs twice: a job with the plugin and PyTorch's Flight Recorder, and the same job with neither, which NCCL's
 RAS, NVML and /proc describe, and NCCL Inspector. Rank 1 (of two ranks at fault: 2, too) is at fault at a random step.
@@ -28,6 +29,7 @@ import random
 import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -38,6 +40,7 @@ SECOND_CULPRIT = 2
 # How long tools are asked for a name.
 PATIENCE_S = {"straggler": 40, "healthy: checkpoint": 60}
 PATIENCE_ELSE_S = 16
+COST_STEPS = 1500
 STEP_S, LATE = 0.02, 0.05  # a step of a job with a straggler, and the part by which one rank is late
 RAS_EVERY_S = 12  # between two answers of RAS
 # Faults by name, and whether a rank is at fault.
@@ -184,6 +187,15 @@ class Rank:
         if self.at_fault and not case.startswith(("healthy", "wrong", "endless", "SIG", "straggler")):
             time.sleep(600)
 
+    def measure(self):
+        """Median of the microseconds that a step takes, once tools have settled."""
+        took = []
+        for _ in range(2 * COST_STEPS):
+            begin = time.perf_counter()
+            self.step()
+            took.append((time.perf_counter() - begin) * 1e6)
+        keep(self.out, "us-%d" % self.rank, str(statistics.median(took[COST_STEPS:])))
+
     def run(self):
         """Steps without a pause; the fault comes at the same step on all ranks, after some 3 s."""
         begin = time.time()
@@ -213,7 +225,18 @@ def dump_on_request(out, rank):
     os.rename(name + ".part", name)
 
 
-def start(options, case, out, plugin):
+def environment(options, out):
+    """Of each tool that a job starts with."""
+    return {
+        "NCCL Pulse": {"NCCL_PROFILER_PLUGIN": options.plugin, "NCCL_PULSE_LISTEN": "127.0.0.1:%d" % PORT},
+        "Flight Recorder": {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_FR_BUFFER_SIZE": "2000"},
+        "Inspector": {"NCCL_PROFILER_PLUGIN": options.inspector, "NCCL_INSPECTOR_ENABLE": "1",
+                      "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "500000",
+                      "NCCL_INSPECTOR_DUMP_DIR": os.path.join(out, "inspector")},
+    }
+
+
+def start(options, case, out, tools):
     """Forks the ranks: PyTorch is imported already, and CUDA not yet begun."""
     import threading  # pylint: disable=import-outside-toplevel
     os.makedirs(os.path.join(out, "dumps"))
@@ -229,16 +252,16 @@ def start(options, case, out, plugin):
         os.dup2(log, 2)
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.gpus), NCCL_NVLS_ENABLE="0",
                           TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0")
-        if plugin:
-            os.environ.update(NCCL_PROFILER_PLUGIN=options.plugin, NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT,
-                              TORCH_NCCL_TRACE_BUFFER_SIZE="2000", TORCH_FR_BUFFER_SIZE="2000")
+        for tool in tools:
+            os.environ.update(environment(options, out)[tool])
+        if "Flight Recorder" in tools:
             threading.Thread(target=dump_on_request, args=(out, rank), daemon=True).start()
-        elif options.inspector:
-            os.environ.update(NCCL_PROFILER_PLUGIN=options.inspector, NCCL_INSPECTOR_ENABLE="1",
-                              NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS="500000",
-                              NCCL_INSPECTOR_DUMP_DIR=os.path.join(out, "inspector"))
         try:
-            Rank(case, rank, options.gpus, out).run()
+            job = Rank(case, rank, options.gpus, out)
+            if case.startswith("cost"):
+                job.measure()
+                os._exit(0)
+            job.run()
         except SystemExit:
             os._exit(0)
         except BaseException as error:  # pylint: disable=broad-except
@@ -415,7 +438,7 @@ def with_plugin(options, case, out):
     if "launcher" in case:
         agent = subprocess.Popen([options.pulse, "agent", "--listen=127.0.0.1:%d" % PORT], stderr=subprocess.DEVNULL)
         wait_for(10, lambda: not socket.socket().connect_ex(("127.0.0.1", PORT)))
-    ranks = start(options, case, out, plugin=True)
+    ranks = start(options, case, out, ["NCCL Pulse", "Flight Recorder"])
     try:
         begin = fault_of(options, case, out, ranks)
         if begin is None:
@@ -446,7 +469,7 @@ def with_plugin(options, case, out):
 
 
 def without_plugin(options, case, out):
-    ranks = start(options, case, out, plugin=False)
+    ranks = start(options, case, out, ["Inspector"] if options.inspector else [])
     try:
         begin = fault_of(options, case, out, ranks)
         if begin is None:
@@ -472,6 +495,32 @@ def without_plugin(options, case, out):
         end_all(ranks)
 
 
+def compare_cost(options):
+    """A table of each tool's microseconds a step and of their ratio to the same job without one, of alternating jobs."""
+    without = ()
+    choices = [without, ("NCCL Pulse",), ("Flight Recorder",)] + [("Inspector",)] * bool(options.inspector)
+    table = "| step | tool | us, median | ratio, median | ratios |\n|---|---|---|---|---|\n"
+    os.environ.update(TORCH_NCCL_TRACE_BUFFER_SIZE="0", TORCH_FR_BUFFER_SIZE="0")
+    for case in ("cost, eager", "cost, short graphs"):
+        took = {tools: [] for tools in choices}
+        for number in range(options.rounds):
+            for tools in choices:
+                out = os.path.join(options.out, re.sub(r"\W+", "_", "%s-%d-%s" % (case, number, "".join(tools))))
+                os.makedirs(out)
+                subprocess.run(options.before, shell=True, check=True)
+                for pid in start(options, case, out, tools):
+                    os.waitpid(pid, 0)
+                with open(os.path.join(out, "us-0"), encoding="ascii") as file:
+                    took[tools].append(float(file.read()))
+        for tools, each in took.items():
+            ratios = [one / base for one, base in zip(each, took[without])]
+            table += "| %s | %s | %.1f | %.4f | %s |\n" % (
+                case[len("cost, "):], "".join(tools) or "none", statistics.median(each), statistics.median(ratios),
+                " ".join("%.4f" % ratio for ratio in ratios))
+        keep(options.out, "cost.md", table)
+    print(table)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plugin", required=True, type=os.path.abspath)
@@ -483,9 +532,13 @@ def main():
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no job begins")
+    parser.add_argument("--cost", action="store_true")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(FAULTS + HEALTHY))
     options = parser.parse_args()
     import torch  # pylint: disable=import-outside-toplevel
+    if options.cost:
+        compare_cost(options)
+        return
     nccl = ctypes.c_int()
     ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(nccl))
     table = "PyTorch %s, NCCL %d, %d ranks\n\n| case | %s |\n%s|\n" % (

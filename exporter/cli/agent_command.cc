@@ -38,7 +38,7 @@
 #include "exporter/web/guard.h"
 
 namespace nccl_pulse {
-namespace {
+namespace agent_command {
 
 constexpr std::chrono::milliseconds kCapturePatience{500};
 
@@ -324,9 +324,9 @@ int Run(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-}  // namespace
+}  // namespace agent_command
 
-const Command kAgentCommand = {"agent", "serve the metrics of all processes of this node", kHelp,
-                               Flags, Run};
+const Command kAgentCommand = {"agent", "serve the metrics of all processes of this node",
+                               agent_command::kHelp, agent_command::Flags, agent_command::Run};
 
 }  // namespace nccl_pulse

@@ -21,7 +21,7 @@
 #include "exporter/outside/ras_listeners.h"
 
 namespace nccl_pulse {
-namespace {
+namespace capture_command {
 
 std::string out, stack_command;  // NOLINT(cert-err58-cpp)
 std::string format = "bundle";   // NOLINT(cert-err58-cpp)
@@ -167,9 +167,13 @@ int Run(const std::vector<std::string>& arguments) {
                         question.endpoints.size() - capture.look.heard);
 }
 
-}  // namespace
+}  // namespace capture_command
 
-const Command kCaptureCommand = {
-    "capture", "save what is known of a job that hangs", kHelp, Flags, Run, ConnectFlags};
+const Command kCaptureCommand = {"capture",
+                                 "save what is known of a job that hangs",
+                                 capture_command::kHelp,
+                                 capture_command::Flags,
+                                 capture_command::Run,
+                                 ConnectFlags};
 
 }  // namespace nccl_pulse

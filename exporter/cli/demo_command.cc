@@ -25,7 +25,7 @@
 #include "simulation/ranks.h"
 
 namespace nccl_pulse {
-namespace {
+namespace demo_command {
 
 std::string library;  // NOLINT(cert-err58-cpp)
 
@@ -250,9 +250,9 @@ int Run(const std::vector<std::string>& arguments) {
   return Fail(kUsageError, "demo takes no argument");
 }
 
-}  // namespace
+}  // namespace demo_command
 
-const Command kDemoCommand = {"demo", "show a job that lags and hangs, on simulated GPUs", kHelp,
-                              Flags, Run};
+const Command kDemoCommand = {"demo", "show a job that lags and hangs, on simulated GPUs",
+                              demo_command::kHelp, demo_command::Flags, demo_command::Run};
 
 }  // namespace nccl_pulse

@@ -19,7 +19,7 @@
 #include "exporter/outside/outside_look.h"
 
 namespace nccl_pulse {
-namespace {
+namespace diagnose_command {
 
 std::string flight_recorder;  // NOLINT(cert-err58-cpp)
 bool is_json = false;
@@ -218,9 +218,13 @@ int Run(const std::vector<std::string>& arguments) {
   return status;
 }
 
-}  // namespace
+}  // namespace diagnose_command
 
-const Command kDiagnoseCommand = {"diagnose",  "name the rank that blocks a job", kHelp, Flags, Run,
+const Command kDiagnoseCommand = {"diagnose",
+                                  "name the rank that blocks a job",
+                                  diagnose_command::kHelp,
+                                  diagnose_command::Flags,
+                                  diagnose_command::Run,
                                   ConnectFlags};
 
 }  // namespace nccl_pulse

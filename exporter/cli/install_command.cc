@@ -17,7 +17,7 @@
 #include "exporter/cli/plugin_file.h"
 
 namespace nccl_pulse {
-namespace {
+namespace install_command {
 
 namespace fs = std::filesystem;
 
@@ -83,8 +83,9 @@ int Run(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-}  // namespace
+}  // namespace install_command
 
-const Command kInstallCommand = {"install", "copy the plugin into a folder", kHelp, Flags, Run};
+const Command kInstallCommand = {"install", "copy the plugin into a folder", install_command::kHelp,
+                                 install_command::Flags, install_command::Run};
 
 }  // namespace nccl_pulse

@@ -8,7 +8,7 @@
 #include "exporter/cli/installation.h"
 
 namespace nccl_pulse {
-namespace {
+namespace path_command {
 
 constexpr char kPathHelp[] =
     R"(usage: pulse path
@@ -52,10 +52,11 @@ int RunEnv(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-}  // namespace
+}  // namespace path_command
 
-const Command kPathCommand = {"path", "print the plugin's path", kPathHelp, Flags, RunPath};
-const Command kEnvCommand = {"env", "print the export that switches the plugin on", kEnvHelp, Flags,
-                             RunEnv};
+const Command kPathCommand = {"path", "print the plugin's path", path_command::kPathHelp,
+                              path_command::Flags, path_command::RunPath};
+const Command kEnvCommand = {"env", "print the export that switches the plugin on",
+                             path_command::kEnvHelp, path_command::Flags, path_command::RunEnv};
 
 }  // namespace nccl_pulse

@@ -24,7 +24,7 @@
 #include "exporter/diagnosis/words/words.h"
 
 namespace nccl_pulse {
-namespace {
+namespace set_command {
 
 absl::Duration lasting;
 absl::Duration timeout = absl::Seconds(3);
@@ -202,9 +202,9 @@ int Run(const std::vector<std::string>& arguments) {
   return Print(answers);
 }
 
-}  // namespace
+}  // namespace set_command
 
-const Command kSetCommand = {"set", "change settings of running processes on this node", kHelp,
-                             Flags, Run};
+const Command kSetCommand = {"set", "change settings of running processes on this node",
+                             set_command::kHelp, set_command::Flags, set_command::Run};
 
 }  // namespace nccl_pulse

@@ -15,7 +15,7 @@
 #include "exporter/control/control_client.h"
 
 namespace nccl_pulse {
-namespace {
+namespace settings_command {
 
 absl::Duration timeout = absl::Seconds(5);
 
@@ -98,9 +98,10 @@ int Run(const std::vector<std::string>& arguments) {
   return is_any_silent ? kIncomplete : 0;
 }
 
-}  // namespace
+}  // namespace settings_command
 
 const Command kSettingsCommand = {"settings", "show the settings of running processes on this node",
-                                  kHelp, Flags, Run};
+                                  settings_command::kHelp, settings_command::Flags,
+                                  settings_command::Run};
 
 }  // namespace nccl_pulse

@@ -33,7 +33,7 @@
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
-namespace {
+namespace status_command {
 
 using Json = nlohmann::json;
 
@@ -338,9 +338,13 @@ int Run(const std::vector<std::string>& arguments) {
   return ExitStatus(*later, is_one_left_out);
 }
 
-}  // namespace
+}  // namespace status_command
 
-const Command kStatusCommand = {
-    "status", "show what the communicators of this node do now", kHelp, Flags, Run, EndpointFlags};
+const Command kStatusCommand = {"status",
+                                "show what the communicators of this node do now",
+                                status_command::kHelp,
+                                status_command::Flags,
+                                status_command::Run,
+                                EndpointFlags};
 
 }  // namespace nccl_pulse

@@ -26,7 +26,7 @@
 #include "exporter/timeline/timeline.h"
 
 namespace nccl_pulse {
-namespace {
+namespace trace_command {
 
 // An endpoint's CPU time per call on a page of calls (exporter/exposition/json/calls_json.h), and
 // the default number of calls per rank.
@@ -234,10 +234,13 @@ int Run(const std::vector<std::string>& arguments) {
   return FailIncomplete(kIncomplete, drawn.missing_live, static_cast<std::size_t>(silent));
 }
 
-}  // namespace
+}  // namespace trace_command
 
-const Command kTraceCommand = {"trace", "draw a timeline of a job's calls, for ui.perfetto.dev",
-                               kHelp,   Flags,
-                               Run,     ConnectFlags};
+const Command kTraceCommand = {"trace",
+                               "draw a timeline of a job's calls, for ui.perfetto.dev",
+                               trace_command::kHelp,
+                               trace_command::Flags,
+                               trace_command::Run,
+                               ConnectFlags};
 
 }  // namespace nccl_pulse

@@ -19,7 +19,7 @@
 #include "exporter/web/guard.h"
 
 namespace nccl_pulse {
-namespace {
+namespace watch_command {
 
 constexpr std::chrono::milliseconds kPatience{500};
 
@@ -132,11 +132,13 @@ int Run(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-}  // namespace
+}  // namespace watch_command
 
-const Command kWatchCommand = {
-    "watch", "watch all jobs: alerts and a page that name the blocking ranks",
-    kHelp,   Flags,
-    Run,     ConnectFlags};
+const Command kWatchCommand = {"watch",
+                               "watch all jobs: alerts and a page that name the blocking ranks",
+                               watch_command::kHelp,
+                               watch_command::Flags,
+                               watch_command::Run,
+                               ConnectFlags};
 
 }  // namespace nccl_pulse

@@ -20,7 +20,7 @@
 namespace nccl_pulse {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::size_t kMostLineBytes = 200;
 constexpr std::chrono::seconds kReapEvery{1};
@@ -49,15 +49,17 @@ std::map<Users, HangOfUsers> ByUsers(const JobFindings& findings) {
 
 std::string InputOf(const WatchedJob& job, const Users& users, const HangOfUsers& hang,
                     double now_s, double lasted_s) {
-  Json user_ids = Json::array();
-  for (const int64_t user : users) user_ids.push_back(user < 0 ? Json(nullptr) : Json(user));
-  const Json input = {{"job_id", job.job_id},
-                      {"workload", job.workload},
-                      {"users", std::move(user_ids)},
-                      {"since", now_s - lasted_s},
-                      {"lasted", lasted_s},
-                      {"endpoints", job.endpoints},
-                      {"diagnosis", ParseJson(hang.report == nullptr ? "" : hang.report->json)}};
+  OrderedJson user_ids = OrderedJson::array();
+  for (const int64_t user : users)
+    user_ids.push_back(user < 0 ? OrderedJson(nullptr) : OrderedJson(user));
+  const OrderedJson input = {
+      {"job_id", job.job_id},
+      {"workload", job.workload},
+      {"users", std::move(user_ids)},
+      {"since", now_s - lasted_s},
+      {"lasted", lasted_s},
+      {"endpoints", job.endpoints},
+      {"diagnosis", ParseJson(hang.report == nullptr ? "" : hang.report->json)}};
   return JsonText(input, 2) + "\n";
 }
 

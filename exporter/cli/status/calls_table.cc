@@ -25,7 +25,7 @@ std::string WhatOf(const Json& call) {
                       number.empty() ? "" : absl::StrCat(" #", number));
 }
 
-struct Column {
+struct RankColumn {
   std::string title;
   bool is_suspect = false;
   std::string missing;  // "": has calls
@@ -33,8 +33,8 @@ struct Column {
   int64_t first = 0;  // oldest kept call
 };
 
-Column ColumnOf(const Json& rank, const Json& suspects) {
-  Column column;
+RankColumn ColumnOf(const Json& rank, const Json& suspects) {
+  RankColumn column;
   column.title = absl::StrCat("rank ", Text(At(rank, "rank")));
   column.is_suspect = Contains(suspects, At(rank, "rank"));
   if (!At(rank, "calls").is_array()) {
@@ -51,9 +51,9 @@ Column ColumnOf(const Json& rank, const Json& suspects) {
 }
 
 // Returns the call that most ranks made with this number; "" if no two ranks agree.
-std::string MostCalled(const std::vector<Column>& columns, int64_t number) {
+std::string MostCalled(const std::vector<RankColumn>& columns, int64_t number) {
   std::map<std::string, int> votes;
-  for (const Column& column : columns) {
+  for (const RankColumn& column : columns) {
     const auto found = column.collectives.find(number);
     if (found != column.collectives.end()) ++votes[WhatOf(found->second)];
   }
@@ -62,7 +62,7 @@ std::string MostCalled(const std::vector<Column>& columns, int64_t number) {
   return votes.size() == 1 || (most != votes.end() && most->second > 1) ? most->first : "";
 }
 
-std::string CellOf(const Column& column, int64_t number, const std::string& most) {
+std::string CellOf(const RankColumn& column, int64_t number, const std::string& most) {
   if (!column.missing.empty()) return column.missing == "off" ? "off" : "not kept";
   const auto found = column.collectives.find(number);
   if (found == column.collectives.end()) {
@@ -77,7 +77,7 @@ std::string CellOf(const Column& column, int64_t number, const std::string& most
 }  // namespace
 
 std::string CallsTable(const Json& page, std::size_t lines, int width) {
-  std::vector<Column> columns;
+  std::vector<RankColumn> columns;
   int64_t newest = 0;
   for (const Json& rank : List(At(page, "ranks"))) {
     columns.push_back(ColumnOf(rank, At(page, "suspects")));
@@ -93,7 +93,7 @@ std::string CallsTable(const Json& page, std::size_t lines, int width) {
   std::vector<std::vector<std::string>> rows(1);
   if (is_numbered) rows[0].emplace_back("COLLECTIVE");
   rows[0].emplace_back("CALL");
-  for (const Column& column : columns) {
+  for (const RankColumn& column : columns) {
     rows[0].push_back(absl::StrCat(column.is_suspect ? ">> " : "", column.title));
   }
   const int64_t oldest = std::max<int64_t>(1, newest - static_cast<int64_t>(lines) + 1);
@@ -102,7 +102,7 @@ std::string CallsTable(const Json& page, std::size_t lines, int width) {
     rows.emplace_back();
     if (is_numbered) rows.back().push_back(absl::StrCat(number));
     rows.back().push_back(most.empty() ? "differs" : most);
-    for (const Column& column : columns) rows.back().push_back(CellOf(column, number, most));
+    for (const RankColumn& column : columns) rows.back().push_back(CellOf(column, number, most));
   }
   return absl::StrCat(out, AlignedRows(rows, static_cast<std::size_t>(std::max(width, 0))));
 }

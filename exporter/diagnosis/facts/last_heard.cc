@@ -12,8 +12,8 @@ namespace nccl_pulse {
 namespace {
 
 // Without the start time, which varies: clocks are compared anew in each poll.
-using Key = std::tuple<std::string, int32_t, uint32_t>;
-Key KeyOf(const ProcessSnapshot& process) {
+using ProcessKey = std::tuple<std::string, int32_t, uint32_t>;
+ProcessKey KeyOf(const ProcessSnapshot& process) {
   return {process.hostname, process.pid, process.pid_namespace};
 }
 
@@ -56,7 +56,7 @@ ProcessSnapshot Essence(const ProcessSnapshot& process) {
 
 void LastHeard::AddTo(const std::set<std::string>& heard, SnapshotSet* set) {
   if (remembered_.processes.empty()) return;
-  std::map<Key, const ProcessSnapshot*> here;
+  std::map<ProcessKey, const ProcessSnapshot*> here;
   for (const auto* processes : {&set->processes, &set->ended}) {
     for (const ProcessSnapshot& process : *processes) here[KeyOf(process)] = &process;
   }
@@ -95,7 +95,7 @@ void LastHeard::AddTo(const std::set<std::string>& heard, SnapshotSet* set) {
 void LastHeard::Keep(
     const SnapshotSet& set, const DiagnosisResult& diagnosis, int64_t now_realtime_ns,
     const std::function<std::string(const ProcessSnapshot& process)>& endpoint_of) {
-  std::map<Key, std::string> silent;
+  std::map<ProcessKey, std::string> silent;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
     silent[KeyOf(remembered_.processes[i])] = std::move(endpoints_[i]);
   }

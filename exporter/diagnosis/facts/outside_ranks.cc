@@ -11,9 +11,9 @@
 namespace nccl_pulse {
 namespace {
 
-using Key = std::pair<uint64_t, int32_t>;  // communicator, rank
+using RankKey = std::pair<uint64_t, int32_t>;  // communicator, rank
 
-Key KeyOf(const CommunicatorSnapshot& each) { return {each.comm_id, each.rank}; }
+RankKey KeyOf(const CommunicatorSnapshot& each) { return {each.comm_id, each.rank}; }
 
 // A rank that both the plugin and RAS report.
 struct Reference {
@@ -50,7 +50,7 @@ std::vector<CallCountSnapshot> Aligned(const Reference& reference, const Calls& 
 
 void JoinOutsideRanks(SnapshotSet* set) {
   std::vector<ProcessSnapshot*> outside;
-  std::map<Key, const CommunicatorSnapshot*> measured;
+  std::map<RankKey, const CommunicatorSnapshot*> measured;
   for (auto* processes : {&set->processes, &set->ended}) {
     for (ProcessSnapshot& process : *processes) {
       if (process.is_from_outside) outside.push_back(&process);
@@ -74,7 +74,7 @@ void JoinOutsideRanks(SnapshotSet* set) {
   }
   std::stable_partition(outside.begin(), outside.end(),
                         [](const ProcessSnapshot* each) { return each->seen_pid != 0; });
-  std::set<Key> known;
+  std::set<RankKey> known;
   for (ProcessSnapshot* process : outside) {
     auto& own = process->communicators;
     own.erase(std::remove_if(own.begin(), own.end(),

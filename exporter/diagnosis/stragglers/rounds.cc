@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kLeastLikely = 1e-5;
 constexpr std::size_t kLeastTimed = 8;
-constexpr int kMostExponent = 24;  // the sampler's largest; a hostile message may have any
+constexpr int kMostSamplingExponent = 24;  // the sampler's largest; a hostile message may have any
 
 double Information(double share, double chance) {
   return share <= 0 ? 0 : share * std::log(share / chance);
@@ -92,7 +92,7 @@ std::optional<double> ShareInCalls(const RankView& rank,
     last_ns = std::max(last_ns, call.end_realtime_ns);
   }
   if (timed < kLeastTimed || last_ns <= first_ns) return std::nullopt;
-  const int exponent = std::clamp(rank.process->sampling_exponent, 0, kMostExponent);
+  const int exponent = std::clamp(rank.process->sampling_exponent, 0, kMostSamplingExponent);
   const auto count = static_cast<double>(timed);
   // n calls delimit n - 1 intervals.
   const double span = static_cast<double>(ElapsedNs(last_ns, first_ns)) / 1e9 * count / (count - 1);

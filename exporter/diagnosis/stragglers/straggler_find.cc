@@ -19,7 +19,7 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr double kSecond = 1e9;
+constexpr double kNsPerSecond = 1e9;
 
 // Standard errors by which, by chance, one of about eight ranks may exceed its share.
 constexpr double kMostErrors = 3.2;
@@ -250,7 +250,7 @@ class StragglerState::Namer {
       }
     }
     return late_ns > errors * std::sqrt(variance / mean.rounds) &&
-           late_ns > kMinPartOfNow * late_seconds / window_.matched * kSecond;
+           late_ns > kMinPartOfNow * late_seconds / window_.matched * kNsPerSecond;
   }
 
   const StragglerState& state_;
@@ -279,7 +279,7 @@ double StragglerState::Rounds(const CommunicatorView& view) const {
 }
 
 double StragglerState::SecondsOfWindow() const {
-  return static_cast<double>(ElapsedNs(updated_realtime_ns_, window_begin_ns_)) / kSecond;
+  return static_cast<double>(ElapsedNs(updated_realtime_ns_, window_begin_ns_)) / kNsPerSecond;
 }
 
 int64_t StragglerState::SeenSeconds() const {

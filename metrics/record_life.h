@@ -85,7 +85,7 @@ class BasicRecordLife {
     CommunicatorState state;
   };
   View Enter() const {
-    // Acquire: with a later generation, it sees that generation's state, or a later one.
+    // Acquire: a reader of generation n also sees the state stored before n, or a later state.
     const uint32_t generation = generation_.load(std::memory_order_acquire);
     // Acquire: sees the identity; if free, the epoch.
     const uint32_t state = state_.load(std::memory_order_acquire);

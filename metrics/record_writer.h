@@ -8,9 +8,9 @@
 //   writer.Finalize(now_ns);    // -> kFinalized: its numbers stay readable
 //   writer.Recycle();           // -> kFree, as if never used
 //
-// Thread: the four functions above by one thread at a time (the runtime's lock). Readers may read
-// meanwhile. Callbacks and the background thread may still hold an older generation
-// (record_life.h). The other functions name their callers. An object holds only two references;
+// Thread: the functions under "states" by one thread at a time (the runtime's lock). Readers may
+// read meanwhile. Callbacks and the background thread may still hold an older generation
+// (record_life.h). Headings name the callers of the others. An object holds only two references;
 // make one where it is needed.
 //
 // Cost: Recycle waits up to about 30 ms for busy lanes; no other function waits or allocates.
@@ -128,7 +128,7 @@ class RecordWriter {
   void NoteDriverError(uint32_t error, uint64_t now_ns);
   // Replays of CUDA graphs with calls of the communicator.
   struct Graphs {
-    uint64_t new_replays = 0;  // begun since the last call
+    uint64_t new_replays = 0;  // begun since the previous StoreGraphs
     uint64_t in_flight = 0;    // replays that have not passed their last stamp (graph_position.h)
     uint64_t moved_ns = 0;     // when a replay was last seen to move, monotonic; 0: never
     GraphPosition position{};

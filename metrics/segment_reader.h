@@ -34,7 +34,7 @@ struct SnapshotLimit {
 
 // `base` must be readable for `bytes` (a mapping of the whole memfd; size from fstat, seals checked
 // by the caller). False also if the snapshot would exceed the limit. It is then empty, and never
-// was larger than the limit.
+// was larger than the limit. `wish`: optional parts to read, such as last calls.
 bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error,
                  const SegmentExtents& extents = {}, SnapshotLimit* limit = nullptr,
                  const ReadWish& wish = {});

@@ -30,7 +30,7 @@ struct Request {
   Point point;
   // Buffers are allocated once, for all following points.
   uint64_t largest_bytes;  // largest size of these points
-  bool per_peer;           // buffers have this size once per rank: an operation needs that
+  bool per_peer;           // buffers have room for largest_bytes per rank
   uint32_t graph_operations;
   uint32_t layer_rounds;  // graph-decode: rounds of the kernel before each operation
   bool check_values;

@@ -42,7 +42,7 @@ class JobMember {
   // Ends the oldest launch. One launch in 2^`sampling_exponent` is timed.
   void Finish(const JobStep& step, int64_t launched_ns, int64_t begun_ns, int64_t end_ns,
               int sampling_exponent);
-  // Sets the time in which the communicator's network steps progress.
+  // Sets the period during which the communicator's network steps progress.
   void Move(int64_t from_ns, int64_t until_ns) { moves_ = {from_ns, until_ns}; }
   // Returns the snapshot, including work in flight.
   CommunicatorSnapshot Take(int64_t now_ns);
@@ -101,7 +101,7 @@ class JobMember {
   int64_t waited_until_ns_ = 0;  // end of the last long wait
   int64_t looked_ = -1;          // number of the background thread's poll at the last launch
   int hurried_gates_ = 0;        // launches in quick succession that still get a gate in this poll
-  std::pair<int64_t, int64_t> moves_;  // time in which network steps progress
+  std::pair<int64_t, int64_t> moves_;  // period during which network steps progress
   std::vector<Timed> timed_;
   std::deque<Agreed> of_moments_;  // one per second, oldest first
   std::vector<LatencySnapshot> latencies_;

@@ -21,7 +21,7 @@ namespace nccl_pulse {
 
 struct ProcessesOptions {
   std::vector<std::string> files;  // traces, one per process
-  ReplayOptions replay;            // its logger and times are set here
+  ReplayOptions replay;            // its logger and times are overwritten
   double hold_s = 0;               // how long the processes live after the last callback
 };
 

@@ -49,7 +49,7 @@ struct HostProcess {
   std::string ras_address;
   bool is_ras_off = false;  // NCCL_RAS_ENABLE=0
 
-  // True if NCCL is known to be older than 2.28.7: RAS has no JSON, and its other report can crash.
+  // True if NCCL is known to be older than 2.28.7: RAS has no JSON, and its text can crash it.
   bool IsRasOld() const;
 };
 
@@ -68,8 +68,8 @@ HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
                                 const std::vector<int32_t>* pids = nullptr,
                                 const std::string& proc = "/proc");
 
-// True if no thread of the process runs code of its own again: the process has ended, or the driver
-// still releases its GPU, which may take minutes.
+// True if no thread of the process will ever run the program's code again: the process has ended,
+// or the driver still releases its GPU, which may take minutes.
 bool IsEnding(int32_t pid, const std::string& proc = "/proc");
 
 }  // namespace nccl_pulse::outside

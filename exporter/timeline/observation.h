@@ -25,7 +25,7 @@ struct Observation {
   // Of the job:
   nlohmann::json verdict;          // as `pulse diagnose --json` prints it; null: none
   std::vector<std::string> notes;  // sentences about missing data
-  std::size_t looks = 0;           // number of endpoints' answers that had calls
+  std::size_t looks = 0;           // answers with calls, of all endpoints and polls
 };
 
 }  // namespace nccl_pulse

@@ -48,12 +48,13 @@
 //   unreported Broadcasts   as replays, with 1 to 64 channels each (finished_calls.h)
 //
 // A communicator may come to rest, or hang, before two polls can be compared. Since its counter
-// began at 0, the same bounds also hold from its creation on. If only one word fits, the counter is
-// known not to grow any more (moved_ns), but it is not proven.
+// began at 0, the same bounds also hold from its creation on. If only one word fits, it is
+// known since when the counter has not grown (moved_ns), but the word is not proven.
 //
 // Two rules reject clocks: no channel grows faster than channel 0, and no launch takes less than
-// kLeastLaunchNs. Words that deviate by a tenth are also rejected: the growth since the first poll
-// must fit, and must exceed the work in flight at the first and the last poll.
+// kLeastLaunchNs. To reject also a word that grows a tenth more or less than the work, its growth
+// since the first poll must be at least kLeastWeight times the work in flight at both polls, since
+// the bounds are as far apart as that work.
 //
 // Communicators of a process normally use the same NCCL, so a word proven on one communicator needs
 // only kKnownWordMatches polls on the next.
@@ -124,8 +125,8 @@ class WorkProof {
   static constexpr uint64_t kLeastLaunchNs = 2000;
   // Least ratio of the growth over the kReplayMatches polls to the work in flight.
   static constexpr uint64_t kLeastWeight = 16;
-  // Least ratio of the growth since creation to the work in flight, to know that the counter does
-  // not grow any more.
+  // Least ratio of the growth since creation to the work in flight, to know since when the
+  // counter has not grown.
   static constexpr uint64_t kLeastWeightAtRest = 2;
   static constexpr uint64_t kLongestPauseNs = 600000000000;  // limit of longest_pause_ns
 

@@ -30,8 +30,8 @@ struct alignas(64) CallKind {
   Relaxed<CounterPair*> cells;
   Relaxed<uint64_t> sampling_seed;  // the kind's part of the sampling hash (KindSeed, sampler.h)
   Relaxed<uint32_t> meta;           // OperationMeta without the call number, its upper half
-  // The kind's part of LastCallBits::What; from bit kIndexShift on, the index of the kind's call
-  // number (LaunchFollower::IndexOfNumber).
+  // The kind's part of LastCallBits::What; from bit kIndexShift on, the index under which
+  // LaunchFollower numbers its calls (IndexOfNumber).
   Relaxed<uint32_t> bits;
 
   static constexpr int kIndexShift = 24;

@@ -5,8 +5,9 @@
 //
 // A finalized communicator is kept for ten minutes, so that scrapers see its last numbers. The
 // communicator finalized longest ago is evicted earlier if no place is left, or too few series for
-// another communicator. It loses only its list of last calls if a live communicator needs the
-// room. Counts of evicted communicators remain in the process' sums (RecordWriter::Recycle).
+// another communicator. Only its list of last calls is freed if that is all that a live
+// communicator needs. Counts of evicted communicators remain in the process' sums
+// (RecordWriter::Recycle).
 //
 // Thread: Add, Finish, Close, MakeRoom by one caller at a time (the runtime's lock); the rest by
 // any thread. Cost: a lookup touches one cache line of the table.
@@ -88,8 +89,8 @@ class CommunicatorTable {
     ref.place = Ticket::Operation(ticket);
     if (!instruments_.IsOwn(ticket, kind) || ref.place >= kOperationSlots) return ref;
     Communicator& communicator = At(ticket);
-    // A place that was never used has no parts. Acquire: a forged ticket skips the load of a
-    // context that would otherwise publish them.
+    // A place that was never used has no parts. Acquire: sees the parts as Add made them. The
+    // load of a valid ticket's context ensured that; a forged ticket comes without one.
     ref.parts = communicator.parts.acquire();
     if (ref.parts == nullptr) return ref;
     ref.communicator = &communicator;

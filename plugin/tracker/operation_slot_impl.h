@@ -21,8 +21,8 @@ typename BasicOperationSlot<Atomics>::Claim BasicOperationSlot<Atomics>::ClaimUs
     if (settles) *old = ReadWhile(word);
     *claimed = SlotWord::NextGeneration(word);
     // Release: the reads of the old fields stay before the swap. Acquire: the stores that follow
-    // stay behind it. The loop ends, because each failure means that a child of an operation 440
-    // calls old has just advanced.
+    // stay behind it. The loop ends: in the long run the swap fails only if a child
+    // of the slot's operation, kOperationSlots calls old, has just advanced.
   } while (!word_.compare_exchange_weak(word, *claimed | SlotWord::kClaimed,
                                         std::memory_order_acq_rel, std::memory_order_acquire));
   return settles ? Claim::kSettle : Claim::kClaimed;

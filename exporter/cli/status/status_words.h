@@ -23,7 +23,7 @@ bool Contains(const nlohmann::json& list, const nlohmann::json& value);
 
 std::string Count(double count);                // "12.3k"
 std::string ByteRate(double bytes_per_second);  // "211 GB/s", "2 kB/s"
-std::string Size(std::string_view name);        // name of a size class: "<=1MiB"
+std::string Size(std::string_view name);        // a size class: "<=1MiB" as "<=1 MiB"
 std::string CommunicatorName(const nlohmann::json& comm);
 // Wraps at `width` columns, indenting further lines like the first.
 std::string Wrap(const std::string& text, std::size_t indent, std::size_t width);

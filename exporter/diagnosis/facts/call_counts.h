@@ -36,7 +36,7 @@ std::string OnlyOperation(const Calls& calls);
 inline constexpr std::size_t kMostAbandoned = 16;  // limit of operations per communicator
 
 // Returns a rank's calls that may be abandoned, by its own counts: either they are, or NCCL does
-// not report launches of this operation. Texts from other processes are not checked.
+// not report launches of this operation. Names of operations are untrusted, and copied unchecked.
 std::vector<AbandonedCallsSnapshot> AbandonedCallsOf(const CommunicatorSnapshot& communicator);
 
 // The calls of a communicator's ranks that have no effect. A call that failed and was repeated, or

@@ -27,8 +27,8 @@ namespace nccl_pulse {
 //
 // Captured operations let no rank leave before all have arrived (WaitsForAll). So if B is behind A,
 // then A has begun an operation that cannot end without B, and waits; and B's GPU has not reached
-// the stamp that A has passed. No rank waits for A. If all ranks are equally far, the ranks between
-// two stamps are stalled there, and the blocking rank is not known.
+// the stamp that A has passed. No rank waits for A. If all ranks are equally far, they are
+// stalled between the same two stamps, and the blocking rank is not known.
 
 // Why ranks are not compared.
 enum class ReplaysKnown : uint8_t {
@@ -153,8 +153,8 @@ bool IsBehindOwnWork(const CommunicatorFacts& facts);
 // Returns the ranks that are behind, and not known to wait.
 Ranks BehindUnseen(const CommunicatorFacts& facts);
 
-// True if idle ranks are known to block the others. A rank with a Send or Recv in flight may wait
-// for another rank than the one that has not called a collective, unless no other rank is left.
+// True if the ranks that owe a call are known to block the others. Not known where Sends and Recvs
+// are used, whose peer may be any rank, unless each other rank is seen and has a call in flight.
 bool IsOwedProven(const CommunicatorFacts& facts);
 
 // Returns the largest number of calls that a rank of `ranks` is behind the rank ahead.

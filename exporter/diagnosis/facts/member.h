@@ -53,6 +53,7 @@ inline constexpr int64_t kWaitedNs = 2000000000;
 // An endpoint notes an end within milliseconds, so the order of ends on one host is known. Several
 // hosts have different clocks.
 inline constexpr int64_t kSameHostNs = 50000000, kOtherHostNs = 1000000000;
+// Returns how far apart ends of `a` and `b` must be for their order to be known.
 int64_t ClockSlackNs(const RankView& a, const RankView& b);
 
 // `counts_launches`: each launch is one whole exchange (AreLaunchesExchanges), so launches are compared like
@@ -76,7 +77,7 @@ struct LastEvent {
   int64_t at_ns = 0;
 };
 std::optional<LastEvent> LastEventOf(const RankView& rank);
-// True if the rank's host was last seen inside NCCL: it had called, and not launched.
+// True if the rank's thread was last seen inside NCCL: it had called, and not launched.
 bool IsInsideNccl(const Member& member);
 // True if the rank had been waiting for kWaitedNs when this happened.
 bool HadWaited(const Member& member, int64_t event_ns);

@@ -5,9 +5,9 @@
 // whatever the number of its calls.
 //
 // A round lasts until the rarest collective of the process is called again. Not counted are
-// collectives called less than kMinRounds times, or once in kMostCallsOfRound calls, which belong
-// to startup or evaluation. Also not counted are communicators that have ended, or have been unused
-// for kRestNs while others were used.
+// collectives called less than kMinRounds times, or less often than once in kMostCallsOfRound
+// calls, which belong to startup or evaluation. Also not counted are communicators that have ended,
+// or have been unused for kRestNs while others were used.
 //
 // Thread: any, no state. Cost: proportional to the kinds of calls of the process.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_ROUNDS_H_
@@ -38,8 +38,8 @@ class RoundsOfProcesses {
   std::unordered_map<const ProcessSnapshot*, uint64_t> rounds_;
 };
 
-// Returns the number of calls that share the numbering of `kind`: its operation and size class;
-// with kernel timing, all sizes; or launches of several calls ("Grouped").
+// Returns the number of calls that are numbered together with `kind`: of its operation and size
+// class; with kernel timing, of all sizes; for "Grouped", launches of several calls.
 uint64_t CallsOfKind(const CommunicatorSnapshot& communicator, const TimedCallSnapshot& kind);
 
 // True if a candidate's `share` of the occasions is too large for chance: if on each occasion each

@@ -18,7 +18,7 @@
 // If a stage fills its node, a slow host can't be distinguished from a stage with more work; the
 // text says so.
 //
-// Thread: any, no state. Points into the set. For the past, see pace_history.h.
+// Thread: any, no state. Points into views and their snapshots. For the past, see pace_history.h.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_SLOWED_H_
 #define EXPORTER_DIAGNOSIS_STRAGGLERS_SLOWED_H_
 
@@ -35,7 +35,7 @@ namespace nccl_pulse {
 // The processes and communicators of one job (jobs.h).
 struct JobProcesses {
   std::map<const ProcessSnapshot*, JobRank> ranks;  // live processes, with one rank of each
-  std::vector<const CommunicatorView*> views;       // is_mixed: also a view of other jobs
+  std::vector<const CommunicatorView*> views;       // with is_mixed, also of ranks of other jobs
   // True if every rank is reported of each communicator that has a live rank.
   bool are_all_seen = true;
 

@@ -50,8 +50,9 @@ std::map<Users, HangOfUsers> ByUsers(const JobFindings& findings) {
 std::string InputOf(const WatchedJob& job, const Users& users, const HangOfUsers& hang,
                     double now_s, double lasted_s) {
   OrderedJson user_ids = OrderedJson::array();
-  for (const int64_t user : users)
+  for (const int64_t user : users) {
     user_ids.push_back(user < 0 ? OrderedJson(nullptr) : OrderedJson(user));
+  }
   const OrderedJson input = {
       {"job_id", job.job_id},
       {"workload", job.workload},

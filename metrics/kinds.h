@@ -72,8 +72,8 @@ enum class PollerState : uint8_t {
   kEnded = 3,  // the process is in exit()
 };
 
-// What the plugin did with captured CUDA graphs (label `fate` of nccl_pulse_graph_captures_total).
-// It follows a graph by adding one-thread kernels (stamps) that report its replays.
+// Result of capturing CUDA graphs (label `fate` of nccl_pulse_graph_captures_total). The plugin
+// follows a graph by adding one-thread kernels (stamps) that report its replays.
 enum class CaptureFate : uint8_t {
   kSeen = 0,        // all graphs into which calls were captured
   kFollowed = 1,    // replays are counted
@@ -191,7 +191,8 @@ enum class NetworkDirection : uint8_t { kSend = 0, kReceive = 1 };
 inline constexpr int kNetworkDirections = 2;
 const char* NetworkDirectionName(NetworkDirection direction);
 
-// What network steps wait for (labels `direction` and `reason` of nccl_network_wait_seconds_total).
+// Causes of waits of network steps (labels `direction` and `reason` of
+// nccl_network_wait_seconds_total).
 enum class NetworkWait : uint8_t {
   kSendGpu = 0,       // the GPU to produce the data
   kSendPeer = 1,      // the peer to be ready, until the network accepts the data

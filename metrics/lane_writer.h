@@ -44,7 +44,7 @@ inline void RecordInChunk(HistogramChunk& chunk, uint64_t duration_ns, uint64_t 
 // count operations that get no series of their own.
 constexpr uint64_t SeriesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
 
-// What a thread is doing; each role prefers its own lane. kLaunch: making calls and launches.
+// Activity of a thread; each role prefers its own lane. kLaunch: making calls and launches.
 // kProgress: reporting the progress and end of operations. kBackground: polling. kOther: making
 // calls and launches, for counts that need a claim.
 enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2, kOther = 3 };

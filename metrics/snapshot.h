@@ -295,7 +295,7 @@ struct RecycledCallsSnapshot {
 
 // Optional parts of a snapshot, which a reader requests.
 struct ReadWish {
-  // Whose last calls are read: of no communicator, of `comm_id`, or of all that are not finalized.
+  // Communicators whose last calls are read: none, `comm_id`, or all that are not finalized.
   enum class LastCalls { kNone, kOfOne, kOfUnfinished };
   LastCalls last_calls = LastCalls::kNone;
   uint64_t comm_id = 0;  // kOfOne: the communicator

@@ -99,7 +99,7 @@ struct JobStep {
 
 std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed);
 
-// Of a step of the job: training, or evaluation (forward only).
+// Phase of a step of the job: training, or evaluation (forward only).
 enum class Phase { kTraining, kEvaluation };
 // Returns the actions of one step of the job, for each rank.
 std::vector<std::vector<JobStep>> ProgramOf(const JobLayout& layout,

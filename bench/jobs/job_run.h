@@ -97,8 +97,8 @@ struct Deed {
   ProcessEnd end = ProcessEnd::kLost;
   double factor = 1;
   int until_step = INT32_MAX;
-  // Of kSlows. Steps are divided into intervals of `period` steps. It is slow in intervals with
-  // even (`phase` 0) or odd numbers (`phase` 1). Period 0: in all steps.
+  // For kSlows: the rank is slow in every other interval of `period` steps, those with even
+  // (`phase` 0) or odd numbers (`phase` 1). Period 0: in all steps.
   int period = 0, phase = 0;
 };
 

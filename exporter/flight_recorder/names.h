@@ -26,7 +26,7 @@ const Operation* FindOperation(const std::string& name);
 
 // PyTorch's name of an NCCL operation in a dump that is read; several names may mean one operation.
 struct TorchOperation {
-  // Which tensor has the same size on all ranks of a group. kNotAlike: none.
+  // Tensor that has the same size on all ranks of a group. kNotAlike: none.
   enum class Sizes : uint8_t { kInput, kOutput, kNotAlike };
 
   std::string_view torch;

@@ -35,7 +35,7 @@ struct HostGpu {
   std::vector<int32_t> pids;  // processes with a context on it, in this host's PID namespace
 };
 
-// One of NVML's utilization samples: the percentage of a sampling period.
+// A utilization sample of NVML: the percentage of a sampling period.
 struct UseSample {
   int64_t realtime_ns = 0;  // Unix time of the sample
   unsigned percent = 0;

@@ -31,7 +31,7 @@ namespace nccl_pulse::outside {
 // RAS itself waits for other processes for up to two thirds of this time.
 inline constexpr std::chrono::milliseconds kRasPatience{4500};
 
-// Of all answers that are awaited at once; any user can listen, at several addresses.
+// Limit of all answers that are awaited at once; any user can listen, at several addresses.
 inline constexpr std::size_t kMostBytesAtOnce = 4 * kMostAnswerBytes;
 
 // Limits of the time for which the use of GPUs is judged.

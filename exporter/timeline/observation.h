@@ -22,7 +22,7 @@ struct Observation {
   std::vector<std::string> endpoints;              // names
   std::vector<std::optional<ClockOffset>> clocks;  // against the local clock, if known
   std::vector<nlohmann::json> communicators;       // newest /api/v1/communicators; null: none
-  // Of the job:
+  // About the job:
   nlohmann::json verdict;          // as `pulse diagnose --json` prints it; null: none
   std::vector<std::string> notes;  // sentences about missing data
   std::size_t looks = 0;           // answers with calls, of all endpoints and polls

@@ -10,7 +10,7 @@
 //
 // A hang whose endpoints all fall silent stays until one of them answers or is forgotten.
 //
-// What a watcher remembers only saves polls and bridges lost answers: another watcher, or this one
+// The watcher's memory only saves polls and bridges lost answers: another watcher, or this one
 // after a restart, gives the same verdicts. The last answer of a silent endpoint counts for
 // kBelieved, in a hang for longer (exporter/diagnosis/facts/last_heard.h). A verdict from fewer
 // endpoints does not replace a fresh one from more endpoints, unless it is a new hang.

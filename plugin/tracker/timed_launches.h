@@ -37,7 +37,7 @@ namespace nccl_pulse {
 
 class TimedLaunches {
  public:
-  // What a launch is counted as.
+  // The call and its bytes as which a launch is counted.
   struct Load {
     OperationMeta meta;
     uint64_t bytes, bus_bytes;

@@ -144,8 +144,8 @@ void WorkFollower::NoteUnreported(const CommunicatorParts& parts, uint64_t launc
   TrackedWork* const tracked = parts.work.acquire();  // sees it as it was initialized
   if (tracked == nullptr) return;
   TrackedWork::Launched& launched = tracked->launched;
-  // Its work is not known. So only its event, or a later launch, shows its end: the sum stored for
-  // it can't be reached earlier.
+  // The launch's work is not known. So only its event, or a later launch, shows its end: the sum
+  // stored for it can't be reached earlier.
   tracked->sums[launches % TrackedWork::kSums].store(static_cast<uint32_t>(launched.work.load()) +
                                                      1);
   Ordered<uint64_t>& reported = launched.reported;
@@ -517,7 +517,7 @@ void WorkFollower::Count(const Communicator& communicator, TrackedWork& tracked,
       now_ns < communicator.Writer(instruments_.segment).last_launch_ns() + kReportedNs;
   const bool is_counted = tracked.proof.is_finished_known() && is_reported;
   tracked.counted_ns.store(is_counted ? now_ns : 0);  // published with the rest
-  // As in FinishCalls, readers ignore the value if TrackedWork has another communicator by now.
+  // Readers ignore the value if TrackedWork has another communicator by now, as in FinishCalls.
   tracked.counted.publish(
       PackCounted(tracked.record_generation, is_counted ? CompletedLaunches(tracked) : 0));
 }

@@ -202,7 +202,7 @@ TEST_F(OutsideLookTest, AnIdleGpuAmongBusyOnes) {
   }
 }
 
-// As NCCL 2.28.9 answered in PyTorch jobs on two H200: rank 1 on a GPU with an error, and rank 1 in an
+// Answers of NCCL 2.28.9 in PyTorch jobs on two H200: rank 1 on a GPU with an error, and rank 1 in an
 // exit handler, with the comma that NCCL forgets.
 TEST_F(OutsideLookTest, RecordedAnswers) {
   constexpr std::tuple<const char*, int32_t, const char*> kRecorded[] = {
@@ -819,7 +819,7 @@ TEST_F(OutsideLookTest, BeforeNccl2287NvmlAndProcTell) {
   EXPECT_EQ(host.looks.jobs[0].outside.substr(0, 20), "From NVML and /proc.");
   host.processes[3].state = RunState::kStopped;
   EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal"));
-  // Its library's name has the version, so nothing connects to it.
+  // Nothing connects to RAS if the library's name has such a version.
   host.asked = 0;
   for (HostProcess& process : host.processes) process.nccl_version = "2.27.7";
   EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal"));

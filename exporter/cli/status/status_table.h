@@ -18,7 +18,7 @@ struct StatusOptions {
   bool color = false;
   bool all = false;  // include ended communicators
   int width = 100;   // of sentences, in characters
-  // Of tables, in characters; columns that don't fit are left out. 0: unlimited.
+  // Width of tables in characters; columns that don't fit are left out. 0: unlimited.
   int table_width = 0;
 };
 
@@ -31,7 +31,7 @@ std::string StatusTable(const nlohmann::json& page, const nlohmann::json* before
 // is none. `now`: the answer's Unix time, in seconds.
 std::string WithoutPluginLines(const nlohmann::json& processes, double now);
 
-// What an answer reports in total, for the exit status.
+// Overall result of an answer, for the exit status.
 enum class Finding {
   kNone,        // no suspected hang, or only waits that are expected
   kHang,        // a suspected hang

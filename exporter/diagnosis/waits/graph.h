@@ -80,8 +80,8 @@ struct Actor {
   bool is_queued_start =
       false;  // a GPU waiting that long to begin: is_start after kQueuedFactor times that
   std::vector<Arrow> arrows{};
-  // Of a host: GPUs with its work in flight, for which it hardly waits: another host with the same
-  // work in flight has continued to the same point of the program.
+  // For a host: GPUs with its work in flight for which it hardly waits, since another host with the
+  // same work in flight has continued to the same point of the program.
   std::vector<uint32_t> hardly{};
 };
 

@@ -507,8 +507,9 @@ def compare_cost(options):
                 out = os.path.join(options.out, re.sub(r"\W+", "_", "%s-%d-%s" % (case, number, "".join(tools))))
                 os.makedirs(out)
                 subprocess.run(options.before, shell=True, check=True)
-                for pid in start(options, case, out, tools):
-                    os.waitpid(pid, 0)
+                for rank, pid in enumerate(start(options, case, out, tools)):
+                    if os.waitpid(pid, 0)[1]:
+                        sys.exit("Rank %d has failed: see %s/rank-%d.txt." % (rank, out, rank))
                 with open(os.path.join(out, "us-0"), encoding="ascii") as file:
                     took[tools].append(float(file.read()))
         for tools, each in took.items():
@@ -532,7 +533,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no job begins")
     parser.add_argument("--cost", action="store_true")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(FAULTS + HEALTHY))
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(FAULTS + HEALTHY).replace("%", "%%"))
     options = parser.parse_args()
     import torch  # pylint: disable=import-outside-toplevel
     if options.cost:

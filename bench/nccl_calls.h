@@ -17,7 +17,7 @@
 
 namespace nccl_pulse::bench {
 
-// API versions that have launches.
+// API versions that report kernel launches.
 struct ApiV5 {
   using Descriptor = abi::v5::Descriptor;
   using Profiler = abi::v5::Profiler;
@@ -40,7 +40,7 @@ const void* FindProfiler(const std::string& library, const char* symbol);
 [[gnu::format(printf, 5, 6)]] inline void IgnoreLog(int /*level*/, unsigned long /*flags*/,
                                                     const char* /*file*/, int /*line*/,
                                                     const char* /*format*/, ...) {}
-// Returns Bazel's path of a library of this package ("bench/libempty_plugin.so"), or of the plugin.
+// Returns the path of a library ("bench/libempty_plugin.so") in runfiles or beside this program.
 std::string FindLibrary(const std::string& name);
 
 // Loads a stand-in for the CUDA driver, which plugins then find. Exits on failure.
@@ -136,8 +136,8 @@ class NcclCalls {
     if (handle != nullptr) profiler_->stopEvent(handle);
   }
 
-  // Makes one step of a send: start, three states, stop. NCCL makes these only if its mask requests
-  // them.
+  // Makes one step of a send: start, three states, stop. NCCL makes these only if the
+  // plugin's mask requests them.
   void ProxyStep(void* context, void* proxy_op) {
     Descriptor event{};
     event.type = abi::kEventProxyStep;
@@ -226,7 +226,7 @@ class DurationQuery {
     return query_(comm_id, "AllReduce", 1 << 20, &durations_) == ncclPulseOk;
   }
   // Calls make_call(i) every millisecond until the plugin answers; it renews answers every second.
-  // Returns false if it never did.
+  // Returns false if it has not after 10,000 calls.
   template <typename MakeCall>
   bool WaitForAnswer(uint64_t comm_id, const MakeCall& make_call) {
     for (uint64_t i = 0; i < 10000 && !Ask(comm_id); ++i) {

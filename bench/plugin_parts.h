@@ -1,5 +1,5 @@
-// Common parts of the plugins used for comparison (empty_plugin.cc, floor_plugin.cc): the real
-// plugin's event mask, and calls that do nothing.
+// Common parts of the plugins used for comparison (empty_plugin.cc, floor_plugin.cc): an event mask
+// like the real plugin's, and calls that do nothing.
 #ifndef BENCH_PLUGIN_PARTS_H_
 #define BENCH_PLUGIN_PARTS_H_
 
@@ -7,7 +7,7 @@
 
 namespace nccl_pulse::bench {
 
-// The default for all API versions.
+// NCCL Pulse's default for API version 5. GroupApi is omitted: NCCL makes its events anyway.
 inline constexpr int kRealMask = 0xe0e;
 
 template <typename StateArgs>

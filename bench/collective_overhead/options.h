@@ -33,7 +33,7 @@ struct Options {
   std::vector<Mode> modes = {Mode::kBackToBack, Mode::kSync, Mode::kGraph};
   std::vector<bool> compute = {false, true};  // without, and with the compute kernel
   std::vector<Launch> launches = {Launch::kProcesses};
-  std::vector<Configuration> configurations;  // the first is "none", another one has no plugin
+  std::vector<Configuration> configurations;  // the first and at least one more have no plugin
 
   int pairs = 0;       // blocks (samples.h) per point; 0: as many as fit
   double seconds = 0;  // in total, from the program's start; 0: no limit

@@ -1,4 +1,4 @@
-// ServeRanks runs ranks: each serves requests from its socket until the socket is closed.
+// ServeRanks runs ranks: each serves requests from its socket until kQuit, or until it is closed.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_RANK_H_
 #define BENCH_COLLECTIVE_OVERHEAD_RANK_H_
 

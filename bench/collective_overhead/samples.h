@@ -28,7 +28,7 @@ struct PointResult {
   Launch launch;
   Point point;
   std::vector<Block> blocks;
-  std::vector<std::string> notes;  // per configuration: why it was not measured
+  std::vector<std::string> notes;  // per configuration: why a round left it out
 };
 
 struct Machine {

@@ -9,10 +9,10 @@
 
 namespace nccl_pulse {
 
-// Returns a line for each actor, that is, the host or GPU of a rank, or a call: "* GPU of rank 0
+// Returns a line for each actor, such as the host or GPU of a rank, or a call: "* GPU of rank 0
 // (4242 on node7) of c0: inside -> call 21 of c0 (must)". A star marks actors that have waited for
 // longer than the threshold. The arrow points to what the actor waits for, and "(must)" is how
-// sure that is (Arrow::sure).
+// sure that is (Arrow::sure). Hosts with neither are omitted.
 std::string DescribeWaits(const std::vector<CommunicatorView>& views, const WaitGraph& graph);
 
 }  // namespace nccl_pulse

@@ -22,13 +22,13 @@ struct JobLayout {
   int layers = 2;   // per pipeline stage
   int microbatches = 1;
   int slowdown = 1;         // factor of all work, relative to a step of some 10 ms
-  bool has_world = true;    // a communicator of all ranks, which ends each step
-  bool is_sharded = false;  // a layer gathers its parameters and scatters its gradients
+  bool has_world = true;    // a communicator of all ranks, for one AllReduce in each step
+  bool is_sharded = false;  // each layer gathers its parameters and scatters its gradients
   bool has_second = false;  // a second communicator of the data-parallel ranks
   // Posts calls ahead of the work that needs them, on their own streams: pipeline stages their next
   // Recv, data-parallel ranks the Broadcast of the next batch.
   bool posts_ahead = false;
-  bool syncs_often = false;    // hosts synchronize with their GPUs after each microbatch
+  bool syncs_often = false;    // of `posts_ahead`: hosts synchronize after each microbatch
   bool has_broadcast = false;  // data-parallel ranks get each batch by a Broadcast
   // Gradients and parameters are lists of tensors, as in PyTorch's backend nccl2: a group of
   // Reduces or Broadcasts, one with each rank as the root. NCCL reports no launch of these

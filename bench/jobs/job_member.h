@@ -44,7 +44,7 @@ class JobMember {
               int sampling_exponent);
   // Sets the period during which the communicator's network steps progress.
   void Move(int64_t from_ns, int64_t until_ns) { moves_ = {from_ns, until_ns}; }
-  // Returns the snapshot, including work in flight.
+  // Returns the snapshot, including work in flight. Call once, at the end.
   CommunicatorSnapshot Take(int64_t now_ns);
 
   uint64_t next_instance = 0;  // number of the GPU's next call
@@ -70,7 +70,7 @@ class JobMember {
     int size_class;
     uint64_t calls;
   };
-  // The timed call that all ranks keep for one second (metrics/agreed_call.h).
+  // The one timed call of a second that all ranks keep (metrics/agreed_call.h).
   struct Agreed {
     TimedCallSnapshot timed;
     uint64_t hash;

@@ -20,14 +20,14 @@ namespace nccl_pulse {
 
 inline constexpr int64_t kNever = INT64_MAX;
 
-// An entry in a rank's stream: a kernel, or a call.
+// An entry in a rank's stream: a kernel, a call, or a wait for another stream.
 struct JobItem {
   const JobStep* step;
   int64_t launched_ns;
   int64_t begun_ns = kNever;
   int64_t work_ns = 0;
   bool is_stuck = false;    // never ends
-  JobStep own;              // a call that differs from the program's; then `step` is null
+  JobStep own;              // copy of a call, since the program may change; then `step` is null
   std::size_t awaited = 0;  // of kAwait: number of the other stream's items that must end before
   bool is_absent = false;   // of kExchange: nothing to exchange this time
   const JobStep& what() const { return step != nullptr ? *step : own; }
@@ -46,17 +46,17 @@ struct RunningRank {
   std::size_t at = 0;   // index of the next action in steps_now()
   int64_t host_ns = 0;  // time up to which the host has run
   JobStream streams[kJobStreams];
-  // The host synchronizes; does nothing further; is queued to be advanced by the simulation; has
-  // done its fault, if it does it once.
+  // waits_for_gpu: the host synchronizes. is_halted: it does nothing further. is_queued: the
+  // simulation will advance this rank. has_erred: a fault that happens once has happened.
   bool waits_for_gpu = false, is_halted = false, is_queued = false, has_erred = false;
   bool is_gpu_to_stick = false;  // the next kernel other than NCCL's does not end
   RunState run_state{};
   uint32_t driver_error = 0;
   int64_t driver_error_ns = 0;
-  int steps = 0;                         // training steps begun
+  int steps = 0;                         // steps begun
   int64_t seen_ns = 0;                   // the endpoint's answer shows its actions up to this time
   std::map<int, JobMember> memberships;  // by group
-  std::map<int, int> exchanges;          // number of exchanges reached, by group
+  std::map<int, int> exchanges;          // number of exchanges called, by group
   double slow = 1;                       // factor of its work, from the fault on
   ProcessPace pace;                      // as its endpoint computes it at each scrape
   int64_t next_page_ns = kNever;         // time of the next scrape

@@ -3,7 +3,8 @@
 // milliseconds, and a seed always gives the same job.
 //
 // Only the facts that the diagnosis reads are simulated: calls, launches, their begin and end on
-// the GPU, and the ring of timed calls. A Send ends without its receiver, like a small one.
+// the GPU, and the ring of timed calls. Unless
+// JobLayout::sends_wait is set, a Send ends without its receiver, like a small one.
 //
 // Thread: one.
 #ifndef BENCH_JOBS_JOB_RUN_H_
@@ -43,7 +44,7 @@ enum class Fault {
   kDeadLink,
   kNetworkStuck,  // a communicator's operation does not end, although all have begun it
   kNotMade,       // it never joins a new communicator
-  kNetworkSlow,   // a node's communicators take ten times as long
+  kNetworkSlow,   // calls between its node and others take ten times as long
   kSlowHost,      // its program takes longer, step after step
   kSlowGpu,       // its GPU's own work takes longer
   kSlowNode,      // all ranks of a node are slow
@@ -60,13 +61,13 @@ enum class Fault {
   kAllPause,      // healthy: all ranks pause to evaluate, and no rank waits
   kSequences,     // healthy: a replica's work varies by step, half to twice as much
   kStages,        // healthy: pipeline stages always have more or less work
-  kInput,         // healthy: now and then a rank waits for its input for some steps
+  kInput,         // healthy: now and then a rank waits for its input, as long as some steps take
   kQueued,        // healthy: the end of a step is queued behind a long kernel of each GPU
   kMoves,         // healthy: a collective takes long, and its data moves
   // Healthy, from `change_step` on:
   kLonger,      // all ranks have more work, and some replicas more than others
-  kEvaluates,   // it alternates between evaluating and training for `change_steps` each; stages
-                // have other shares of evaluation
+  kEvaluates,   // the job alternates between evaluating and training for `change_steps` each, with
+                // another distribution of work over the stages
   kNodePauses,  // a node pauses for `pause_ns`, once
   kStageGrows,  // a stage has more work
 };
@@ -120,20 +121,22 @@ struct JobRunOptions {
   Fault fault = Fault::kNone;
   int rank = 0;          // the faulty rank
   int other = -1;        // kDeadLink: the rank at the other end
-  int group = -1;        // of kWrongOrder, kWrongSize, kCircle, kNetworkStuck, kMoves, kForeignHost
+  int group = -1;        // index of the communicator that the fault concerns
   RunState run_state{};  // of stopped processes, as far as visible
   int64_t fault_ns = 0;  // begin of the fault, since the start
-  // Time of the first poll of the endpoints, since the start. For kPause, since the second pause
-  // began.
+  // Time of the first poll of the endpoints, since the start. For kPause, kAllPause, kLongBefore,
+  // kQueued and kMoves: since the second pause, the stall, or the long kernel or call began.
   int64_t asked_ns = 0;
   int64_t asked_within_ns = 0;  // upper limit of each endpoint's random further delay
   int64_t look_again_ns = 0;    // delay of this poll after the first poll
   int64_t run_on_ns = 0;        // delay of the last poll after the first; the simulation then ends
-  double slowness = 1.5;        // factor of slow or busier ranks from `fault_ns` on
+  double slowness = 1.5;        // factor of the work of slow or busier ranks
   double imbalance = 0.1;       // random variation of work between steps
   bool is_blocking = false;     // hosts wait for each call
   int sampling_exponent = 0;    // n: one launch in 2^n is timed
-  int64_t pause_ns = 0;         // length of the first pause; the second is in progress at the poll
+  // Length of the pause (kPause, kAllPause: the first one; the second is in progress at the poll),
+  // or of the long kernel or call. kLooked: time from the fault to the debugger.
+  int64_t pause_ns = 0;
   // `change_step`: step at which the fault begins, if it does not begin at `fault_ns`.
   // `change_steps`: of kEvaluates, length of a phase, in steps.
   int change_step = 0, change_steps = 0;
@@ -143,9 +146,9 @@ struct JobRunOptions {
   Watchdog watchdog = Watchdog::kNone;
   int64_t watchdog_ns = 0;    // when it acts, since the start
   int64_t page_every_ns = 0;  // scrape interval, 0: never
-  // Rank whose collectives all fail once and are retried. -1: none.
+  // Rank whose collectives fail once and are retried. -1: none.
   int failing_rank = -1;
-  int64_t failing_ns = 0;  // since the start: first failure
+  int64_t failing_ns = 0;  // first failure, since the start
   int failing_calls = 0;   // number of calls that fail
   std::vector<Deed> deeds;
   JobEnding ending;

@@ -16,11 +16,11 @@ using Generator = std::mt19937_64;
 // Returns a number from `least` to `most`.
 int64_t Between(Generator* random, int64_t least, int64_t most);
 
-// Returns one of seven layouts with 4 to 216 ranks.
+// Returns a random layout of one of seven kinds, with 4 to 216 ranks.
 JobLayout MakeLayout(Generator* random);
 // Returns a layout with many calls in a step, one or two for each layer.
 JobLayout MakeDeepLayout(Generator* random);
-// Returns a layout with posts_ahead.
+// Returns a layout that posts calls ahead of the work that needs them (JobLayout::posts_ahead).
 JobLayout MakeLayoutThatPostsAhead(Generator* random);
 // Returns a pipeline of four stages whose Sends wait for their Recvs.
 JobLayout MakePipeline(Generator* random);

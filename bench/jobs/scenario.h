@@ -18,7 +18,7 @@
 
 namespace nccl_pulse {
 
-// An endpoint's answer to a poll: current, none, or that of an earlier time.
+// An endpoint's answer to a poll: current, none, or too old to be used.
 enum class Answer { kNow, kNone, kStale };
 
 // The verdict that a simulated job must get.
@@ -39,7 +39,7 @@ struct Scenario {
   JobLayout layout;
   std::vector<JobGroup> groups;
   JobRunOptions options;
-  std::string fault;            // name of the fault
+  std::string fault;            // name of the fault or family
   std::vector<Answer> answers;  // by node
   std::set<int> culprits;       // global ranks that the verdict should name, and no others
   // Another job at the same endpoints. Its ranks start at kOtherJob in `culprits`.
@@ -59,16 +59,16 @@ struct Scenario {
 inline constexpr int kOtherJob = 1000000;
 
 enum class Outcome {
-  kRight,    // the culprits are named, and no others; for a healthy job: no rank is named
-  kPlace,    // no rank is named, but the right communicator or host
+  kRight,    // culprits are named, and no others; for a healthy job: no rank is named
+  kPlace,    // no rank is named, but a hang is reported
   kNothing,  // no finding
-  kAlso,     // others are named besides the culprits
-  kWrong,    // others are named
+  kAlso,     // all culprits are named, and others
+  kWrong,    // others are named, and not all culprits
 };
 inline constexpr int kOutcomes = 5;
 const char* OutcomeName(Outcome outcome);
 
-// Returns the names of all faults, healthy jobs last.
+// Returns the names of all faults and families.
 const std::vector<std::string>& FaultNames();
 
 Scenario MakeScenario(const std::string& fault, uint64_t seed);
@@ -107,7 +107,7 @@ struct Judged {
 Judged Judge(const Scenario& scenario);
 
 // Returns, for each of several newly started watchers, the labels of the blocking ranks as `pulse
-// watch` exports them. The watchers' polls differ slightly in time or in the order of the answers.
+// watch` exports them. The watchers poll up to 10 s apart.
 std::vector<std::string> LabelsOverLooks(const Scenario& scenario);
 
 }  // namespace nccl_pulse

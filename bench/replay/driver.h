@@ -54,7 +54,7 @@ struct ReplayOptions {
 
   // Several processes of one run stay in step if all get the same three values.
   int64_t first_ns = 0;   // recorded time that is played at start_ns
-  int64_t start_ns = 0;   // current CLOCK_MONOTONIC
+  int64_t start_ns = 0;   // real CLOCK_MONOTONIC
   int64_t period_ns = 0;  // recorded time from one repetition to the next
 };
 

@@ -1,7 +1,7 @@
 // RunChild is one process of a replay: it reads its trace, waits for the others, replays, and stays
 // alive for the requested time.
 //
-// Thread: the child's only one.
+// Thread: the child's main thread.
 #ifndef BENCH_REPLAY_REPLAY_CHILD_H_
 #define BENCH_REPLAY_REPLAY_CHILD_H_
 
@@ -20,14 +20,15 @@ enum class Phase : int { kLoading, kReady, kReplaying, kReplayed };
 //   child     kLoading --trace is read--> kReady ---start_ns---> kReplaying --> kReplayed
 //   parent                                  when all are ready: run_first_ns, period_ns, start_ns
 //
-// Accesses are relaxed except for `phase` and `start_ns`, which publish the fields written before
-// them.
+// `phase` (kReady, kReplayed) and `start_ns` publish the fields written before them. `progress` is
+// relaxed.
 struct SharedRun {
   std::atomic<Phase> phase{Phase::kLoading};
   // Written by the child, before kReady: recorded times of its first and last callback.
   int64_t first_ns = 0;
   int64_t last_ns = 0;
-  // Written by the parent, `start_ns` last. See ReplayOptions, where run_first_ns is `first_ns`.
+  // Written by the parent, `start_ns` last. They become ReplayOptions' start_ns, first_ns (from
+  // run_first_ns) and period_ns.
   std::atomic<int64_t> start_ns{0};
   int64_t run_first_ns = 0;
   int64_t period_ns = 0;

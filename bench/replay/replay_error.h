@@ -15,7 +15,7 @@ enum ReplayExit : int {
   kReplayBrokenTrace = 4,    // a line of a trace is not a callback, or a file is not xz
   kReplayNoLibrary = 5,      // the library does not load
   kReplayNoSymbol = 6,       // the library does not export the requested API version
-  kReplayCrashed = 7,        // a signal killed a process, or it exited unexpectedly
+  kReplayCrashed = 7,        // a process was killed by a signal, or could not be started
   kReplayInterrupted = 130,  // Ctrl-C or SIGTERM
 };
 

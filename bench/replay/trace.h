@@ -11,7 +11,7 @@
 //     handles            events have handles 1 ... handles-1; 0 is NULL
 //     events             the callbacks
 //
-// Thread: plain data. Cost: under 128 bytes per event.
+// Thread: plain data. Cost: up to 128 bytes per event.
 #ifndef BENCH_REPLAY_TRACE_H_
 #define BENCH_REPLAY_TRACE_H_
 

@@ -13,7 +13,7 @@
 namespace nccl_pulse {
 
 // Returns nothing, with kReplayNoFolder (cannot be read) or kReplayBrokenTrace (not a complete xz
-// stream) in `error`, on failure.
+// stream, or no xz program) in `error`, on failure.
 std::optional<std::string> ReadTraceText(const std::string& path, ReplayError* error);
 
 // Returns the trace files of a folder (*.jsonl, *.jsonl.xz), sorted by name: one per recorded

@@ -40,8 +40,8 @@ inline constexpr std::size_t kMostAbandoned = 16;  // limit of operations per co
 std::vector<AbandonedCallsSnapshot> AbandonedCallsOf(const CommunicatorSnapshot& communicator);
 
 // The calls of a communicator's ranks that have no effect. A call that failed and was repeated, or
-// was only estimated (ncclGroupSimulateEnd), has an event but no launch, so the rank's count of calls
-// is one too high from then on.
+// was only estimated (ncclGroupSimulateEnd), has an event but no launch, so the rank's count of
+// calls is one too high from then on.
 class AbandonedCalls {
  public:
   AbandonedCalls() = default;

@@ -1,5 +1,5 @@
-// Finds ranks whose calls can never complete together, because they called different operations,
-// different sizes, or the same operations in another order.
+// Finds ranks whose calls can never complete together, because they differ in operation, size, data
+// type, root or order.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_CALL_MISMATCH_H_
@@ -17,7 +17,7 @@ namespace nccl_pulse {
 
 // The ranks that made the same call, while other ranks made another one.
 struct CallSide {
-  Calls calls;  // their calls; empty unless compared by counts
+  Calls calls;  // by counts: calls beyond those that all ranks made; else the differing call
   Ranks ranks;
   const CallOrderSnapshot::Kind* kind = nullptr;  // for kCallNumber and kRoots: the call
 };
@@ -35,17 +35,19 @@ struct Mismatch {
   uint32_t call_number = 0;  // for kCallNumber and kRoots
 };
 
-// Compares ranks of which at least two have called different things, by counts: by operation if
-// operations differ, otherwise by operation and size.
+// Compares ranks by counts: by operation if operations differ, otherwise by operation and size. At
+// least two ranks must differ.
 Mismatch CompareSides(const CommunicatorFacts& facts);
 
 enum class Compared : uint8_t {
   kInFlight,  // from the oldest call that is known to be incomplete
-  kAll,       // from the oldest known call: different calls may complete, and a later one hangs
+  kAll,       // from the oldest known call, without data types: different calls may complete, and a
+              // later one hangs
 };
 
-// Finds the first collective that differs between ranks, by the order of their last calls. Returns nothing if all compared calls are equal. Ranks that have not made this
-// call, or whose calls are not known that far back, are on no side. Abandoned calls have no number.
+// Finds the first collective that differs between ranks, by the order of their last calls. Returns
+// nothing if none does. Ranks that have not made this call, or whose calls are not known that far
+// back, are on no side. Abandoned calls have no number.
 std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts, Compared compared);
 
 }  // namespace nccl_pulse

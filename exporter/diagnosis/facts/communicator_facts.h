@@ -1,5 +1,5 @@
 // CommunicatorFacts collects what the ranks of one communicator are known to have done. The graph
-// of waits (waits/arrows.h) is built only from these facts. No fact names a culprit.
+// of waits (waits/arrows.h) is built from these facts. No fact names a culprit.
 //
 // Thread: any, no state. Points into the communicator's view (rank_view.h).
 #ifndef EXPORTER_DIAGNOSIS_FACTS_COMMUNICATOR_FACTS_H_
@@ -25,23 +25,23 @@ namespace nccl_pulse {
 // B is behind rank A if B has begun fewer replays, or as many and has passed fewer stamps of the
 // last one. A replay queued behind another has passed no stamp, and does not matter.
 //
-// Captured operations let no rank leave before all have arrived (WaitsForAll). So if B is behind A,
-// then A has begun an operation that cannot end without B, and waits; and B's GPU has not reached
-// the stamp that A has passed. No rank waits for A. If all ranks are equally far, they are
-// stalled between the same two stamps, and the blocking rank is not known.
+// The compared operations let no rank leave before all have arrived (WaitsForAll). So if B is
+// behind A, then A waits in an operation that cannot end without B, and B's GPU has not reached the
+// stamp that A has passed. No rank waits for A. If all ranks are equally far, they are stalled
+// between the same two stamps, and the blocking rank is not known.
 
 // Why ranks are not compared.
 enum class ReplaysKnown : uint8_t {
   kYes,
   kNotFollowed,  // some rank has no stamps, or no background thread that reads them
-  kDiffer,       // the ranks' captures differ, or their calls outside graphs
+  kDiffer,       // captures or replays differ, or calls outside graphs are unknown or contrary
   kMayLeave,     // some captured operation lets a rank leave before the others arrive
 };
 
 struct ReplayFacts {
   ReplaysKnown known = ReplaysKnown::kNotFollowed;
   // Lists of live ranks; empty unless the ranks are compared.
-  Ranks behind;                     // furthest behind; empty if all are equally far
+  Ranks behind;                     // furthest behind; empty if none is, or its count is wrong
   const RankView* ahead = nullptr;  // a rank that is furthest ahead
   bool are_all_within = false;      // all ranks have a replay in flight, at the same position
 };
@@ -53,8 +53,8 @@ ReplayFacts CompareReplays(const Ranks& live);
 // (docs/work-counters.md) and the kernels that its GPUs have run meanwhile (GpuUse).
 //
 // A counter at rest is no hang: an engine without requests finishes nothing for hours, and its GPUs
-// run nothing. So for a stall, all of this must hold for the last hang_after:
-//   - all ranks are seen, and the counter of each is proven and at rest, or not available;
+// run nothing. So for a stall, all of this must hold for half of the hang threshold:
+//   - all ranks are seen, and the counter of each is at rest, or not available;
 //   - some GPUs were always busy, and each other GPU has run nothing at all.
 //
 // A counter may not be available because a launching thread waits for room behind a replay. The
@@ -62,9 +62,9 @@ ReplayFacts CompareReplays(const Ranks& live);
 // rank is busy, but cannot have finished a collective without the ranks whose counters are at rest.
 //
 //   some GPUs are idle   the busy ones wait in a replay that the idle ones have not begun
-//   no GPU is idle       the GPUs wait or compute, or hosts run ahead and hold the lock. It is a stall
-//                        once it lasts longer than any earlier rest of the counters, including
-//                        times when they were not readable
+//   no GPU is idle       the GPUs wait or compute, or hosts run ahead and hold the lock. It is a
+//                        stall once it lasts longer than any earlier rest of the counters,
+//                        including times when they were not readable
 //
 // A GPU that waits in NCCL's kernel is busy. Nothing is concluded if a GPU is shared with another
 // process, or was partly busy.
@@ -74,7 +74,7 @@ struct WorkFacts {
   Ranks idle;                     // ranks whose GPU has run nothing
   Ranks unread;                   // busy or idle ranks without a readable counter
   uint64_t longest_pause_ns = 0;  // longest earlier rest of a counter, of all ranks
-  int64_t since_ns = 0;           // last poll that saw a counter change
+  int64_t since_ns = 0;  // last poll that saw a counter change; without one: NVML's oldest sample
 
   bool is_stalled() const { return !busy.empty(); }
 };
@@ -122,10 +122,8 @@ struct CommunicatorFacts {
   bool is_mismatched = false;                 // some rank made a call that calls[most] lacks
   bool is_quiet = true;  // no launch and no unreported call within the last second
   Ranks behind;          // ranks with fewer calls than live[most]
-  // Live ranks that lack a call which another rank has made (or had made before it ended), and that
-  // are idle or can make no further call.
-  Ranks owing;
-  Calls owed;  // calls that ranks in `owing` lack
+  Ranks owing;           // ranks of `behind` that are idle or in exit()
+  Calls owed;            // of each kind, the most calls that a rank of `owing` lacks
 
   Ranks ended_owing;  // ended ranks that have not made a call that another rank has made
 
@@ -144,20 +142,22 @@ struct CommunicatorFacts {
 
 CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t now_ns);
 
-// Returns since when a rank in `unreported` has had no further call.
+// Returns the time of the communicator's last call, for a rank with an unreported launch; 0: not
+// known.
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank);
 
-// True if no launch of these ranks has begun on its GPU, so that no rank blocks another here.
+// True if live ranks have launches in flight, and none has begun on its GPU, so that no rank blocks
+// another here.
 bool IsBehindOwnWork(const CommunicatorFacts& facts);
 
-// Returns the ranks that are behind, and not known to wait.
+// Returns the ranks of `behind` whose activity is unknown, without stopped ones and `owing`.
 Ranks BehindUnseen(const CommunicatorFacts& facts);
 
 // True if the ranks that owe a call are known to block the others. Not known where Sends and Recvs
 // are used, whose peer may be any rank, unless each other rank is seen and has a call in flight.
 bool IsOwedProven(const CommunicatorFacts& facts);
 
-// Returns the largest number of calls that a rank of `ranks` is behind the rank ahead.
+// Returns, for each kind of call, how many a rank of `ranks` lacks at most.
 Calls CallsOwedBy(const CommunicatorFacts& facts, const Ranks& ranks);
 
 // True if each launch of each rank, except collectives, is one whole exchange: a Send to and a Recv

@@ -2,8 +2,8 @@
 // as NCCL_* (written by plugin/runtime/nccl_environment.h).
 //
 // Only processes of the same job are compared (jobs.h). A variable with a different value in each
-// process is meant to differ, and is not reported. A variable that a process has not reported, for
-// lack of room or because its plugin is older, is not compared.
+// of more than two processes is meant to differ, and is not reported. A variable that a process has
+// not reported, for lack of room or because its plugin is older, is not compared.
 //
 // Thread: any, no state. Cost: if all texts are equal, one comparison per process.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_ENVIRONMENT_DIFFERENCES_H_

@@ -1,4 +1,4 @@
-// LastHeard keeps the last snapshots of a stalled job's processes, for polls in which their
+// LastHeard keeps the last snapshots of processes in hung communicators, for polls in which their
 // endpoint is silent.
 //
 // A silent endpoint does not change the verdict: a rank that has not called is still the rank that
@@ -7,8 +7,6 @@
 //   - its endpoint answers: the answer has the process, or it has ended;
 //   - a rank that waited with it has completed work, in which the process may have taken part;
 //   - no reported rank of its job waits any longer.
-//
-// Processes of jobs that do not hang are not kept.
 //
 // Thread: one. Memory: kMost processes, without the data for stragglers.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_LAST_HEARD_H_

@@ -1,8 +1,8 @@
 // Member describes what one rank was last known to do in one communicator. The graph of waits
 // (waits/graph.h) is built from these facts.
 //
-// Ended and stopped processes are described as of their end or last poll. So a rank that was killed
-// while it waited still waits here.
+// Ended and stopped processes are described as of their end, or the last poll of their background
+// thread. So a rank that was killed while it waited still waits here.
 //
 // Thread: any, no state. Points into the communicators' views (rank_view.h).
 #ifndef EXPORTER_DIAGNOSIS_FACTS_MEMBER_H_
@@ -32,10 +32,10 @@ struct Member {
   bool is_begun = false;    // kInside: the GPU is known to have begun
   int64_t launched_ns = 0;  // oldest launch in flight; 0: none
   int64_t since_ns = 0;     // last progress here, or begin of the stalled work; 0: not known
-  uint64_t called = 0;      // collectives called, without abandoned ones
+  uint64_t called = 0;      // collectives, without abandoned ones; launches if `counts_launches`
   uint64_t in_flight = 0;   // launches
-  // Number of the collective that the GPU executes or reaches next; 0: none, or not known. Exact if
-  // the ring of last calls has it, otherwise counted back from `called`.
+  // Number of the collective or launch that the GPU executes or reaches next; 0: none, or unknown.
+  // Exact for launches, and if the ring of last calls has it; else counted back from `called`.
   uint64_t front = 0;
   bool is_front_exact = false;
   GpuUse gpu_use{};  // use of its GPU since its work stopped, if NVML was asked
@@ -56,8 +56,8 @@ inline constexpr int64_t kSameHostNs = 50000000, kOtherHostNs = 1000000000;
 // Returns how far apart ends of `a` and `b` must be for their order to be known.
 int64_t ClockSlackNs(const RankView& a, const RankView& b);
 
-// `counts_launches`: each launch is one whole exchange (AreLaunchesExchanges), so launches are compared like
-// collectives.
+// `counts_launches`: counts launches instead of collectives. Set if each launch exchanges data with
+// every other rank (AreLaunchesExchanges), so that the n-th launch is the same on all ranks.
 Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool counts_launches);
 
 // Returns the operation of a collective, by the ring of last calls. Returns "" if it isn't known.
@@ -66,8 +66,8 @@ std::string OpOf(const Member& member, uint64_t number);
 // Returns the operation that the GPU is in, or the last call's if that isn't known; "": not known.
 std::string OpOfWait(const Member& member);
 
-// True if the collective at `front` is known to be incomplete. Otherwise the GPU may be past it: of
-// several launches in flight, events may show the completion of the last one only.
+// True if the collective at `front` is known to be incomplete. Otherwise the GPU may have passed
+// it: with several launches in flight, earlier ones may complete unnoticed until the last one does.
 bool IsAtFront(const Member& member);
 
 // The first event (end, stop, driver error) after which the process or its GPU can do nothing more.

@@ -7,8 +7,7 @@
 // call that has not launched. So a rank without the plugin gets the plugin's count of another rank,
 // plus the difference between these ranks' counts by RAS.
 //
-// Thread: any, no state. Cost: none where all ranks have the plugin, else that of sorting the
-// ranks.
+// Thread: any, no state. Cost: none if all ranks have the plugin, else sorting the ranks.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_OUTSIDE_RANKS_H_
 #define EXPORTER_DIAGNOSIS_FACTS_OUTSIDE_RANKS_H_
 

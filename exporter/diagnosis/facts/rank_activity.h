@@ -1,4 +1,4 @@
-// RankActivity is a rank's activity: idle, in flight, replaying, quiet or unknown. Metrics, JSON,
+// RankActivity says whether a rank is idle, in flight, replaying, quiet or unknown. Metrics, JSON,
 // `pulse status`, the page and the verdicts all use it.
 //
 // An activity is reported only if no unseen work could contradict it. Otherwise it is unknown, with
@@ -7,9 +7,9 @@
 //   in flight   the background thread polls on time, and a launch had not completed at its last
 //               poll, or was made since; or a replay of a CUDA graph was between two of its stamps
 //               (docs/cuda-graphs.md)
-//   replaying   calls were captured, and NCCL's proven counter of finished work has changed within the
+//   replaying   calls were captured, and NCCL's counter of finished work has changed within the
 //               last two seconds (docs/work-counters.md)
-//   quiet       as replaying, but the counter has not changed: no replay runs, or a replay is stalled
+//   quiet       as replaying, but the counter has not changed: no replay runs, or one is stalled
 //   idle        the background thread knows that all launches have completed, and no call can have
 //               made work that it does not know of
 //
@@ -34,7 +34,7 @@ enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight, kReplaying, kQu
 enum class UnknownReason : uint8_t {
   kNone,
   kPollerNotStarted,   // there is no background thread
-  kPollerStalled,      // the background thread has not polled for kStoppedAfterNs
+  kPollerStalled,      // the background thread has not polled on time
   kNoCompletions,      // the end of work is not visible: API before v5, no driver, timing off
   kEventMaskChanged,   // another tool has disabled events for calls or launches
   kCaptured,           // calls were captured into a CUDA graph whose replays are not seen
@@ -52,8 +52,8 @@ const char* UnknownReasonWords(UnknownReason reason);  // for people
 struct RankActivity {
   ActivityState state = ActivityState::kUnknown;
   UnknownReason reason = UnknownReason::kNone;  // if kUnknown
-  // In flight: time of the oldest launch. Quiet: last change of the counter. Unknown: first
-  // unreported call, or last poll. 0: not known.
+  // In flight: time of the oldest launch. Quiet: last change of the counter. Unknown: the time that
+  // belongs to `reason`, such as the last poll. 0: not known.
   int64_t since_realtime_ns = 0;
   OldestLaunch oldest_launch{};  // if kInFlight
   // True if a replay of a CUDA graph is in flight. Without a launch in flight, since_realtime_ns is
@@ -94,8 +94,8 @@ RankActivity ActivityAtLastPoll(const ProcessSnapshot& process,
 // Returns until when a process' activity is known: its end, its endpoint's last answer, or now.
 int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns);
 
-// Returns the begin of the oldest work in flight, at the background thread's last poll or launched
-// since, however old that poll is; 0: none.
+// Returns when the oldest work in flight was launched: work that the background thread's last poll
+// found incomplete, even if that poll is outdated, or launched since; 0: none.
 int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator);
 
 // True if the process shows no sign of life: its background thread is stalled, and no thread has
@@ -116,7 +116,7 @@ CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnaps
 CallsKnown AreOtherCallsKnown(const ProcessSnapshot& process,
                               const CommunicatorSnapshot& communicator);
 
-// Returns the time between two values of a possibly hostile segment, without overflow.
+// Returns now_ns - then_ns; 0 if that overflows, as values of a hostile segment can.
 inline int64_t ElapsedNs(int64_t now_ns, int64_t then_ns) {
   int64_t elapsed = 0;
   return __builtin_sub_overflow(now_ns, then_ns, &elapsed) ? 0 : elapsed;

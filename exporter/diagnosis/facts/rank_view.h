@@ -63,16 +63,15 @@ struct CommunicatorView {
   std::vector<RankView> ranks;                  // in order; without duplicates unless mixed
   bool are_all_expected = false;                // all ranks should be reported here
   int64_t hang_after_ns = kDefaultHangAfterNs;  // threshold of its job (jobs.h)
-  // True if its ranks exchange Send and Recv with each other, here or on another communicator.
-  bool has_point_to_point = false;
-  // True if all ranks are seen, and their Sends and Recvs form exchanges of all ranks, like an
-  // exchange of tokens between experts. No rank leaves such a group of calls before the last one
-  // has arrived.
+  bool has_point_to_point = false;  // its ranks have called Send, Recv or one-sided operations
+  // True if all nodes were polled and all ranks have made about the same number of Sends and Recvs,
+  // as in an exchange of tokens between experts: no rank leaves such a group of calls before the
+  // last one has arrived.
   bool is_exchange = false;
-  // True if two of its ranks use Send and Recv in any way other than exchanges.
+  // True if two of its processes share a communicator, this or another, with Sends and Recvs other
+  // than exchanges.
   bool spans_pipeline = false;
-  // Time of the last network step of any rank. It counts as progress of ranks that wait in a
-  // collective, but not of ranks that wait in Send or Recv.
+  // Last network step of any rank, which is progress in a collective; 0 with `has_point_to_point`.
   int64_t network_moved_realtime_ns = 0;
 
   // Returns null if the rank is not in `ranks`.
@@ -82,8 +81,8 @@ struct CommunicatorView {
 // True if the rank's process is in exit(), so that the rank will make no further call.
 inline bool IsExiting(const RankView& rank) { return rank.process->poller == PollerState::kEnded; }
 
-// True if the rank's last call is a Send or Recv to another rank. NCCL reports every launch of
-// these (docs/nccl-profiler-api.md#what-is-not-visible).
+// True if the rank's last call is a Send or Recv, on a communicator of several ranks. NCCL reports
+// every launch of these (docs/nccl-profiler-api.md#what-is-not-visible).
 bool IsLaunchAlwaysReported(const CommunicatorSnapshot& communicator);
 // True if the rank's last call is such a Send or Recv, and its launch has not been reported. So the
 // host is inside NCCL, for example connecting to the peer, or has not ended the group.

@@ -22,8 +22,8 @@ enum class Rejection : int {
   kNoRoom,        // too many processes, or no memory or descriptor left here
   kSilent,        // connected, but sent nothing in time
   kTooLarge,      // more measurements than a process may have on a shared page
-  kPageFull,      // no room on the page; was the largest process of the largest user
-  kForeignClaim,  // claims to be another user's process, or to have its communicators
+  kPageFull,      // the page was full; largest process of the user with the most measurements
+  kForeignClaim,  // claims another user's process, or its communicators, which alone are left out
 };
 inline constexpr int kRejections = 12;
 inline constexpr std::array<const char*, kRejections> kRejectionNames = {

@@ -53,7 +53,7 @@ class SameIds {
   static bool HasRankTwice(const Members& members);
   // Removes and returns the communicators of earlier runs.
   static Members TakeEarlier(Members* members);
-  // Returns empty if no criterion separates them.
+  // Returns an empty list if no criterion separates them.
   static std::vector<Members> TellApart(const Members& members);
   void Add(const Members& members);
   Numbering NumberingOf(const CommunicatorSnapshot& communicator) const;

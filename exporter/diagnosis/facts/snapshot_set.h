@@ -32,7 +32,7 @@ struct SnapshotSet {
   std::vector<ProcessSnapshot> processes;
   // Ended processes that are not on the page, for the diagnosis; without latencies.
   std::vector<ProcessSnapshot> ended;
-  // Jobs without the plugin whose GPUs wait: the facts that name no rank.
+  // Jobs without the plugin whose GPUs wait: their notes, and the summary if no root is found.
   std::vector<OutsideNote> outside_notes;
   // Labels of the serving process, "name=value,name=value", for the endpoint's own series. Other
   // series have their process' labels.

@@ -12,8 +12,8 @@
 namespace nccl_pulse {
 
 // Returns `text` in gzip format, at the cheapest level: pages are repetitive, and the CPU time is
-// taken from a training job. Empty if memory runs out (300 KiB and the result). Thread: any, no
-// state. Cost: //bench:scrape.
+// taken from a training job. Empty for more than 2 GiB, or if zlib gets no memory (300 KiB).
+// Thread: any, no state. Cost: //bench:scrape.
 std::optional<std::string> Gzip(std::string_view text);
 
 // Unpacks a gzip stream to at most `most` bytes. Empty if the text is larger, if `packed` is not

@@ -1,5 +1,5 @@
-// Defines the log function that the plugin or program passes to the endpoint. It is called on the
-// server thread, or on the thread that calls Server::Start.
+// Defines the log function that the plugin or program passes to the exporter, which calls it on any
+// of its threads.
 #ifndef EXPORTER_BASE_LOG_LEVEL_H_
 #define EXPORTER_BASE_LOG_LEVEL_H_
 

@@ -2,8 +2,8 @@
 // files. One file lists missing data, with the reasons.
 //
 // Endpoints have little processor time for clients, and a hung job may end soon. So the last calls
-// of live ranks come first, hangs before the rest, and busy endpoints are asked until they answer.
-// Metrics follow, then ended communicators as far as endpoints have time for them.
+// of live ranks come first, those of hung communicators before the others, and busy endpoints are
+// asked again until they answer. Metrics follow, then ended communicators.
 //
 // Thread: the caller's; blocks. Memory: the files, and what LookAtJob takes (job_look.h).
 #ifndef EXPORTER_CAPTURE_CAPTURE_H_
@@ -39,7 +39,7 @@ struct Capture {
   JobLook look;
   Bundle bundle;
   std::size_t sources = 0;           // processes whose calls were saved; for dumps: global ranks
-  std::size_t missing_live = 0;      // live ranks whose calls are missing
+  std::size_t missing_live = 0;      // live ranks of each communicator whose calls are missing
   std::vector<std::string> missing;  // sentences on missing data; also in the bundle
 };
 

@@ -1,6 +1,6 @@
 // CaptureFolder names the automatic captures in an agent's folder, and removes old ones. Agents of
-// several hosts may share it: names contain host and port. An agent only reads and removes files of
-// its own user and name.
+// several hosts may share it. An agent only reads and removes its own files: of its user, with its
+// host and port in the name.
 //
 //   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz              a capture
 //   nccl-pulse-auto-node7-9410-20261122-221500-2.tar.gz            the next one in the same second
@@ -21,8 +21,8 @@ namespace nccl_pulse {
 
 struct CaptureLimits {
   std::size_t captures = 8;  // per agent
-  uint64_t bytes =
-      uint64_t{256} << 20;  // of all captures; one may have a quarter, before compression
+  // Of all captures together. One capture may collect a quarter of it before compression.
+  uint64_t bytes = uint64_t{256} << 20;
 };
 
 struct CaptureFolder {
@@ -42,8 +42,7 @@ std::string NewCapturePath(const CaptureFolder& folder, int64_t now_realtime_ns)
 // Removes the oldest own captures until the rest is within the limits. Always keeps the newest.
 void RemoveOldCaptures(const CaptureFolder& folder, const CaptureLimits& limits);
 
-// Removes unfinished captures of earlier agents of this host and port, whose pid in the name has no
-// process.
+// Removes own unfinished captures whose pid in the name belongs to no process, or to this one.
 void RemovePartialCaptures(const CaptureFolder& folder);
 
 }  // namespace nccl_pulse

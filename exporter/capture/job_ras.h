@@ -5,7 +5,7 @@
 // plugin (exporter/outside/ras_listeners.h). The first report suffices: each listener may know the
 // whole job.
 //
-// Thread: any; blocks until `end`, and then for `patience` at most.
+// Thread: any; begins no query of RAS after `end`, and each takes at most `patience`.
 #ifndef EXPORTER_CAPTURE_JOB_RAS_H_
 #define EXPORTER_CAPTURE_JOB_RAS_H_
 

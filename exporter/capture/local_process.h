@@ -23,7 +23,7 @@ namespace nccl_pulse {
 std::string NodeName();
 // True if `hostname` is this host's name: its host name, or its NodeName.
 bool IsOwnName(std::string_view hostname);
-// True if the endpoint at this address is on this host.
+// True for a loopback address, and for this host's name.
 bool IsThisHost(const Address& address);
 
 // Returns the process' pid in this PID namespace; 0 if it is not visible.

@@ -9,7 +9,7 @@
 
 namespace nccl_pulse {
 
-// Returns "" if NCCL could load the file; else the reason, such as "is no shared library".
+// Returns "" if NCCL could load the file; else the reason, such as "is not a shared library".
 std::string WhyNoPlugin(const std::string& path);
 
 }  // namespace nccl_pulse

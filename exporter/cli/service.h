@@ -22,7 +22,7 @@ void LogLine(LogLevel level, const std::string& message);
 sigset_t BlockEndingSignals();
 
 // Returns a flag that the first SIGINT or SIGTERM sets, for commands that then write their output
-// so far. The second signal ends the process.
+// so far. A second one of the same kind ends the process.
 const std::atomic<bool>* StopOnSignal();
 
 // Reads the web configuration again, and logs the result. `guard`: null without a configuration.

@@ -16,8 +16,9 @@
 // A stopped process does not answer, and its client leaves. When the process continues, it discards
 // commands of clients that have left.
 //
-// Bounded: kMaxClients connections for kClientTimeout each, and kMessagesPerRound messages per
-// round and connection. Further clients wait in the kernel's backlog. Round never waits.
+// Bounded: kMaxClients connections, each until kClientTimeout without a message, and
+// kMessagesPerRound messages per round and connection. Further clients wait in the kernel's
+// backlog. Round never waits.
 //
 // Thread: one, which calls Round repeatedly (in a job the background thread, never a callback).
 // Cost of a round without a client: one system call.

@@ -1,5 +1,5 @@
-// Flag is a row of a command's table of flags. ReadFlags parses the command line by this table,
-// `pulse help`, the manual and docs/cli.md print it, and the shell's completion reads it.
+// Flag is a row of a command's table of flags. ReadFlags parses the command line by this table.
+// `pulse help`, the manual and docs/cli.md print it; shell completion reads it.
 //
 // Accepted: "--name=VALUE" and "--name VALUE"; for a switch "--name" or "--name=false". "_" equals
 // "-", and one leading dash equals two. After "--" come only arguments.

@@ -15,7 +15,7 @@
 
 namespace nccl_pulse {
 
-// `lines`: number of collectives; `width`: columns, 0: unlimited.
+// `lines`: number of collectives; `width`: in characters, 0: unlimited.
 std::string CallsTable(const nlohmann::json& page, std::size_t lines, int width);
 
 }  // namespace nccl_pulse

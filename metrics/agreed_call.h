@@ -62,7 +62,8 @@ constexpr bool IsRarer(uint64_t hash, uint64_t other) {
   return (difference & -difference & other) != 0;
 }
 
-// True for durations that include waiting for other ranks. Only calls with these can be agreed.
+// True for durations of eager calls that include waiting for other ranks. Only calls with these, of
+// operations that wait for all ranks (WaitsForAllRanks), can be agreed.
 constexpr bool IsAgreedKind(LatencyKind kind) {
   return kind == LatencyKind::kDurationStream || kind == LatencyKind::kDurationKernel;
 }

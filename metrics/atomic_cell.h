@@ -7,15 +7,14 @@
 //   Ordered<T>   As above; in addition, a reader that sees a published value also sees everything
 //                its writer stored before. publish() and acquire() are the two ends.
 //   a protocol   Anything that needs more (fences, a second read, an acquiring swap) is a class of
-//                its own with the argument beside each ordering: lane_claim.h, record_life.h,
-//                timed_call.h, heartbeat.h, chunk_pool.h, name_entry.h, visit.h, and in the plugin
-//                operation_slot.h.
+//                its own, with the argument beside each ordering. They are listed in
+//                docs/architecture.md#memory-ordering.
 // Any other explicit std::memory_order is for cases that no rule here fits, and has its argument in
 // one line.
 //
 // CHECKING. A protocol is a template over `Atomics`. Production code instantiates it for
 // StdAtomics. //tests/model instantiates the same code on a checker's atomics and explores its
-// executions under the C++ memory model (docs/architecture.md#memory-ordering).
+// executions under the C++ memory model.
 //
 // Thread: as each cell's owner says. Cost: a plain load or store on x86 and ARM (publish and
 // acquire: also one instruction); fetch_add and replace: one read-modify-write.
@@ -41,11 +40,11 @@ struct StdAtomics {
   }
   // True if both are plain full fences: the process is not registered.
   static bool FencesAreEven() { return !fences_are_uneven_.load(std::memory_order_relaxed); }
-  // Adds to a cell that has one writer, in one instruction. Returns false, without effect, if the
-  // processor has none. Compilers do not merge an atomic's load and store. The instruction has no
-  // lock prefix, so it is a load and a store, in that order. x86 keeps the order of stores, and the
-  // clobber makes the compiler keep it. A reader that sees the sum therefore also sees everything
-  // stored before it (release).
+  // Adds to a cell that has one writer, in one instruction, because compilers do not merge an
+  // atomic's load and store. Returns false, without effect, except for 4 or 8 bytes on x86-64. The
+  // instruction has no lock prefix, so it is a load and a store, in that order. x86 keeps the order
+  // of stores, and the clobber makes the compiler keep it. A reader that sees the sum therefore
+  // also sees everything stored before it (release).
   template <typename T>
   [[gnu::always_inline]] static bool AddInPlace(std::atomic<T>& cell, T amount) {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)

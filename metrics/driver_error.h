@@ -1,6 +1,6 @@
 // Recognizes sticky errors of the CUDA driver: every later call in the context returns the same
-// error until the process ends. Their cause is a fault of this GPU, or of a kernel on it. Numbers
-// and names are the driver API's (CUresult, cuda.h 13.0).
+// error until the process ends. The cause is a fault of this GPU or of a kernel on it, with the two
+// exceptions below. Numbers and names are the driver API's (CUresult, cuda.h 13.0).
 //
 // Thread: pure functions.
 #ifndef METRICS_DRIVER_ERROR_H_

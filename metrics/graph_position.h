@@ -8,7 +8,7 @@
 //   calls      bit  63      63 62     42 41    21 20      0
 //                   | has head |  total |  until | before  |
 //
-// Values that do not fit are saturated.
+// Values that do not fit are saturated, except `graph`, which wraps.
 //
 // Thread: plain data.
 #ifndef METRICS_GRAPH_POSITION_H_
@@ -20,7 +20,7 @@
 namespace nccl_pulse {
 
 struct GraphPosition {
-  static constexpr uint32_t kMost = 0xffff;  // limit of `captures`, `followed` and `graph`
+  static constexpr uint32_t kMost = 0xffff;  // limit of `captures` and `followed`
   static constexpr uint32_t kMostCalls = 0x1fffff;
 
   // Graphs captured with calls of the communicator, and how many of them are followed: their

@@ -1,6 +1,6 @@
-// HeaderWriter makes every write to the segment's header: process identity, settings and counters.
-// (Segment writes offsets and sizes when it creates the memory.) The plugin, tests, benches and
-// simulated processes all use this writer.
+// HeaderWriter writes the segment's header: process identity, settings and counters. Other writers:
+// Segment (geometry, records_present), RecordWriter (last_call_chunks_used), UserTags (user_tags).
+// The plugin, tests, benches and simulated processes all use this writer.
 //
 // Thread: as each section or function says. Readers may read meanwhile. An object holds only a
 // reference to the header; make one where it is needed.

@@ -2,8 +2,9 @@
 // it: how many have completed, and the age and state of the oldest launch in flight.
 //
 // The writer publishes the number of completed launches last, and the reader reads it first. So a
-// reader never finds work in flight without its age. Nor does it find more launches completed than
-// made: a thread counts its launch before the background thread can see it complete.
+// reader never finds the age of a launch that this number includes. If it then reads the number of
+// launches made, that is not smaller: a thread counts its launch before the background thread can
+// see it complete.
 //
 // Thread: Store: the background thread, while it holds a lane of the communicator's record
 // (lane_claim.h); Read: any.

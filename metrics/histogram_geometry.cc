@@ -10,9 +10,9 @@ using histogram_internal::kSliceBits;
 using histogram_internal::kSlices;
 using histogram_internal::Tables;
 
-// 2^(k/8) for k in 0..7, to the precision of an 80 or 128 bit long double. At 2^-20 .. 2^10 s a
-// boundary is 954 ns .. 1.024e12 ns, so the 64-bit mantissa gives whole nanoseconds with 20 bits to
-// spare.
+// Returns the boundary 2^(boundary_index / 8) s, to the precision of an 80 or 128 bit long double.
+// Boundaries are 954 ns to 1.024e12 ns, so the 64-bit mantissa gives whole nanoseconds with 20 bits
+// to spare.
 long double BoundaryNs(int boundary_index) {
   return exp2l(static_cast<long double>(boundary_index) / kBucketsPerOctave) * 1e9L;
 }

@@ -13,11 +13,10 @@
 // without interpolation. Only the last cell has no upper end: a native histogram shows it as the
 // bucket after the last boundary.
 //
-// Source of the schema: Prometheus' native histogram specification,
-// "Standard (exponential) schemas".
+// Source: Prometheus' native histogram specification, "Standard (exponential) schemas".
 //
 // Thread: any; everything here is constant data or pure.
-// Cost of CellIndex: one table lookup, one compare.
+// Cost of CellIndex: two table lookups, one compare.
 #ifndef METRICS_HISTOGRAM_GEOMETRY_H_
 #define METRICS_HISTOGRAM_GEOMETRY_H_
 

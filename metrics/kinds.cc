@@ -5,7 +5,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Returns the label value of a kind; null if its number, perhaps from another process, is invalid.
+// Returns the label value of a kind; "unknown" for an invalid number (from another process).
 template <typename Kind, std::size_t kSize>
 const char* NameOf(const char* const (&names)[kSize], Kind kind) {
   const auto number = static_cast<std::size_t>(kind);

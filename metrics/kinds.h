@@ -36,7 +36,7 @@ enum class UntimedReason : uint8_t {
   kOverlap = 3,      // the channels' intervals do not all overlap: attribution has drifted
   kBackwards = 4,    // a timestamp runs backwards on its channel: NCCL's ring was overwritten
   kUntrusted = 5,    // the communicator's GPU timestamps are no longer trusted
-  kLost = 6,         // some stops were missing when its slot was reused or the communicator ended
+  kLost = 6,         // stops or CUDA events are missing, or no slot was free
   kInvisible = 7,    // NCCL makes no callback that could time it
   kNotSampled = 8,   // its launch was not sampled
   kGrouped = 9,      // its launch was timed as a whole, with other operations
@@ -87,7 +87,7 @@ const char* CaptureFateName(CaptureFate fate);
 // State of the search for NCCL's private counter of finished work in a communicator's device memory
 // (label `state` of nccl_pulse_work_counters; plugin/cuda/work_proof.h).
 enum class WorkState : uint8_t {
-  kOff = 0,          // not requested
+  kOff = 0,          // not requested, or not supported by the driver
   kUnknown = 1,      // not begun: the communicator has launched nothing
   kLocated = 2,      // candidate addresses were found
   kCalibrating = 3,  // the memory block was found; its words are compared with completed launches
@@ -112,7 +112,7 @@ enum class WorkRefutal : uint8_t {
   kSteppedBack = 7,   // the counter decreased
   kCopyFailed = 8,    // the driver refused to copy the block
   kPointToPoint = 9,  // the communicator used Send or Recv, and how these are counted is not known
-  kUncounted = 10,    // NCCL does not say how many channels an operation uses
+  kUncounted = 10,    // an operation's kernel may not count, or its number of channels is not known
   kNoEvents = 11,     // no CUDA events follow its launches, so completion is not known
 };
 inline constexpr int kWorkRefutals = 12;
@@ -142,10 +142,10 @@ enum class IgnoredReason : uint8_t {
   kForeignProcess = 7,    // proxy operation of another process (PXN)
   kUnknownType = 8,       // event type this version does not know
   kUnrequestedType = 9,   // event type that was not requested and is not used
-  kUnknownState = 10,     // recordEventState with a state that is not used
+  kUnknownState = 10,     // recordEventState with an unknown state, or out of order
   kMissingArgument = 11,  // recordEventState without arguments, or startEvent without descriptor
-  kNoRoom = 12,           // no slot, lane (set of cells) or communicator entry was free
-  kAfterClose = 13,       // a child event after its operation was closed
+  kNoRoom = 12,           // no slot or lane (set of cells) was free, or a number exceeds its limit
+  kAfterClose = 13,       // event after its operation or communicator was closed
   // Network step of a proxy operation that the plugin does not track: of another process (PXN), or
   // of a CUDA graph captured while steps were watched.
   kUnfollowedStep = 14,

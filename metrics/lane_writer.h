@@ -1,8 +1,8 @@
 // LaneWriter adds a callback's numbers to the communicator's record: it claims a lane (one of the
-// record's four sets of cells), adds to its cells, and releases it. Lane kLaunch also has writers
-// without a claim, each to cells of its own: the threads that call and launch (visit.h).
+// record's four sets of cells), adds to its cells, and releases it. The plugin's callbacks write to
+// lane kLaunch without a claim, each thread to cells of its own (visit.h).
 //
-//   LaneWriter lane(segment, record, generation, LaneRole::kLaunch);
+//   LaneWriter lane(segment, record, generation, LaneRole::kOther);
 //   if (lane.ok()) lane.Count(SeriesKey::Calls(...), 1, bytes);
 //
 // While a LaneWriter lives, its thread is the lane's only writer. So an addition is a relaxed load
@@ -44,9 +44,9 @@ inline void RecordInChunk(HistogramChunk& chunk, uint64_t duration_ns, uint64_t 
 // count operations that get no series of their own.
 constexpr uint64_t SeriesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
 
-// Activity of a thread; each role prefers its own lane. kLaunch: making calls and launches.
-// kProgress: reporting the progress and end of operations. kBackground: polling. kOther: making
-// calls and launches, for counts that need a claim.
+// Activity of a thread; each role prefers its own lane. kLaunch: calling, launching and reporting
+// operations, without a claim. kOther: likewise, for counts that need a claim. kProgress: reporting
+// the progress and end of operations. kBackground: polling.
 enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2, kOther = 3 };
 
 class LaneWriter {
@@ -115,7 +115,7 @@ class LaneWriter {
   }
 
  private:
-  // Claims a lane other than `lane` and kLaunch; null if all are held.
+  // Claims a lane other than kLaunch, `lane` last; null if all are held.
   [[gnu::cold, gnu::noinline]] Lane* ClaimOther(int lane);
 
   void Release() {

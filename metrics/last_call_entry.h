@@ -121,7 +121,7 @@ class BasicLastCallEntry {
 
   // For the thread that zeroes the chunk.
   void Reset() {
-    sequence_.store(0, std::memory_order_relaxed);  // the chunk pool orders it for the next owner
+    sequence_.store(0, std::memory_order_relaxed);  // the runtime's lock orders it
     what_.store(0);
     bytes_.store(0);
     launch_.store(0);

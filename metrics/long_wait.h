@@ -11,8 +11,8 @@
 //          segment_layout.h (16); 0: free
 //   when   until when it counts (32) | end of the last similar pause (32); monotonic, seconds
 //
-// Thread: the background thread writes; any process reads. A reader loads the two words one after
-// the other, so it may combine a pause with the times of the previous one.
+// Thread: the background thread writes; any process reads. The two words are not read at once, so a
+// reader may combine the length of one pause with the times of another.
 #ifndef METRICS_LONG_WAIT_H_
 #define METRICS_LONG_WAIT_H_
 

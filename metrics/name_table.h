@@ -57,8 +57,8 @@ class NameTable {
   // Enters the fixed ids and NCCL's known names. Once, before any Intern.
   void Initialize();
 
-  // Returns the id of `text` (null: kNoName). Reads at most 27 characters. Cuts longer names;
-  // replaces characters outside printable ASCII by '_'.
+  // Returns the id of `text` (null: kNoName). Reads at most 27 characters and cuts longer names.
+  // Replaces spaces and characters outside printable ASCII by '_'.
   NameId Intern(const char* text);
 
  private:

@@ -13,7 +13,7 @@ namespace nccl_pulse {
 
 // Returns the peers of the launches in flight. `calls`: the rank's last calls, oldest first. All
 // peers are known (are_known) if these launches carry only Send and Recv and each call's peer is
-// known. A rank's Send and Recv to itself may be absent: NCCL reports none in place.
+// known, except for one Send and Recv per group: NCCL reports none in place to the rank itself.
 PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls,
                       const CommunicatorSnapshot& communicator);
 

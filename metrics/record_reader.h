@@ -33,7 +33,7 @@ class RecordReader {
 
   // Reads the sums over recycled communicators.
   void ReadRecycled(const SegmentHeader& header, ProcessSnapshot* out) const;
-  // False if the record is free, or was recycled during the read.
+  // False if the record is free, cannot be read, or was recycled during the read.
   bool ReadCommunicator(uint32_t index, CallbackCounts* callbacks, CommunicatorSnapshot* out);
 
  private:
@@ -46,7 +46,7 @@ class RecordReader {
   bool ReadUserTag(uint64_t key, std::string* out) const;
   // Call before the snapshot grows by `bytes`. False if that exceeds the limit.
   bool Take(uint64_t bytes);
-  // Returns a chunk; null if it was returned before. No two entries share a chunk, so a hostile
+  // Returns a chunk; null if it cannot be read, or was returned before. So a hostile
   // segment whose entries all name the same chunk cannot multiply its reader's memory.
   template <typename T>
   const T* ClaimChunk(uint16_t chunk);

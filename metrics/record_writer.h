@@ -13,7 +13,7 @@
 // (record_life.h). Headings name the callers of the others. An object holds only two references;
 // make one where it is needed.
 //
-// Cost: Recycle waits up to about 30 ms for busy lanes; no other function waits or allocates.
+// Cost: Recycle waits up to about 30 ms for busy lanes, and Prepare may populate memory.
 #ifndef METRICS_RECORD_WRITER_H_
 #define METRICS_RECORD_WRITER_H_
 
@@ -31,8 +31,8 @@ namespace nccl_pulse {
 
 class RecordWriter {
  public:
-  // A callback holds a lane for a fraction of a microsecond, unless its thread is preempted. Init
-  // and finalize retry this often, with this pause.
+  // A callback holds a lane for a fraction of a microsecond, unless its thread is preempted.
+  // Recycle and finalize try this often, with this pause.
   static constexpr int kLaneAttempts = 50;
   static constexpr timespec kLanePause{0, 100000};
 
@@ -87,9 +87,9 @@ class RecordWriter {
   // call if it is the agreed call of its second (agreed_call.h).
   void AppendTimedCall(const TimedCallFields& call);
 
-  // ---- calls, and launches with a CUDA event behind them: launching thread, without a lane ----
+  // ---- calls and followed launches: the calling or launching thread, without a lane ----
 
-  // Stores the last call. `op`: operation.
+  // Stores the last call.
   void NoteCall(NameId op, uint32_t size_class) { NoteCall(op | uint64_t{size_class} << 8); }
   void NoteCall(uint64_t op_and_size_class) {
     record_.followed.last_call.store(LastCall::Pack(op_and_size_class));
@@ -114,7 +114,7 @@ class RecordWriter {
   // Notes that a call was captured into a CUDA graph.
   void NoteCaptured() { record_.captured.store(1); }
 
-  // ---- progress of the GPU: called by the background thread, holding a lane of the record ----
+  // ---- progress of the GPU: called by a background thread, holding a lane of the record ----
 
   void StoreHeartbeat(const Heartbeat& heartbeat);
   // Stores the number of calls since the last launch that NCCL reported (0: none), and the
@@ -148,8 +148,8 @@ class RecordWriter {
   // Stores the enqueue time of the oldest operation in flight (0: none), for communicators whose
   // launches have no CUDA events behind them.
   void StoreOldestOperation(uint64_t enqueue_ns);
-  // Changes the source from `from` to `to`. False, without effect, if it is no longer `from`: init
-  // and the background thread both change it.
+  // Changes the source from `from` to `to`, without a lane. False, without effect, if it is no
+  // longer `from`: init and the background thread both change it.
   bool ChangeCompletionSource(CompletionSource from, CompletionSource to);
   CompletionSource completion_source() const {
     return static_cast<CompletionSource>(record_.completion_source.load());

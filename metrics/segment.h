@@ -2,7 +2,7 @@
 // demand, and gives access to its parts. Readers use segment_reader.h instead.
 //
 // Thread: the Populate functions from init, finalize and the background thread, which take turns (a
-// lock that no callback takes); RecycleChunk likewise, without a lock; accessors and chunks() any.
+// lock that no callback takes); RecycleChunk, accessors and chunks() any.
 #ifndef METRICS_SEGMENT_H_
 #define METRICS_SEGMENT_H_
 
@@ -27,7 +27,7 @@ class Segment {
     bool allow_shared = true;      // false: use private memory at once (tests of the fallback)
   };
 
-  // Returns null only if the kernel gives no address space. Sets `warning` if the segment is
+  // Returns null only if the kernel gives no memory. Sets `warning` then, and if the segment is
   // private memory because memfd or its seals were refused. The process' own endpoint then works,
   // but no other process can read it.
   static std::unique_ptr<Segment> Create(const Options& options, std::string* warning);

@@ -36,8 +36,8 @@ struct SegmentGeometry {
   const void* Chunk(uint16_t chunk) const;
 };
 
-// Fills `geometry` from the segment's header. False if it differs from this version's geometry,
-// except in the number of chunks.
+// Fills `geometry` from the segment's header. False if it differs from this version's geometry. The
+// numbers of records and chunks may be below this version's limits.
 bool CheckGeometry(const void* base, size_t bytes, const SegmentExtents& extents,
                    SegmentGeometry* geometry, std::string* error);
 

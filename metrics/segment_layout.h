@@ -29,11 +29,12 @@
 //   +-------------------------------+
 //
 // WHO WRITES WHAT
-//   header                  HeaderWriter (header_writer.h): init, background thread, callbacks on
-//                           rare paths; geometry and records_present: Segment
+//   header                  HeaderWriter (header_writer.h, which names the exceptions): init,
+//                           background thread, callbacks on rare paths
 //   names                   init and callbacks, append only
-//   CommunicatorRecord      RecordWriter (record_writer.h): init, finalize and the background
-//                           thread; fields `followed` and `captured`: the launching thread
+//   CommunicatorRecord      RecordWriter (record_writer.h): init, finalize, background threads;
+//                           `followed` and `captured`: the threads that call, launch and report
+//                           operations; timed calls: a lane's holder
 //   Chunk of last calls      the calling and the launching thread, LastCalls (last_calls.h)
 //   Lane and its cells      the lane's holder, LaneWriter (lane_writer.h). A lane
 //                           (docs/architecture.md) has one writer at a time. One compare-and-swap
@@ -48,10 +49,10 @@
 //
 // STATES of a record
 //   kFree ---> kLive ---> kFinalized ---> kFree ...
-//        publish    finalize       recycle: ten minutes after the communicator's end, or when the
-//                                  record or its series are needed, the oldest first
-// Cells only grow while the record's generation is unchanged. Recycling changes the generation
-// before anything else. A reader compares the generation before and after its copy (record_life.h).
+//        publish    finalize       recycle: at an init ten minutes after the communicator's end, or
+//                                  when the record or its series are needed, the oldest first
+// Counters only grow while the record's generation is unchanged. Recycling changes the generation
+// before it zeroes anything. A reader compares it before and after its copy (record_life.h).
 //
 // Orderings belong to the types of the fields; atomic_cell.h has the rules.
 #ifndef METRICS_SEGMENT_LAYOUT_H_
@@ -200,7 +201,7 @@ struct SegmentHeader {
 
   // Entries of each communicator's ring of last calls, in full chunks (a power of two); 0: none.
   uint32_t last_calls;
-  Relaxed<uint32_t> last_call_chunks_used;  // chunks in all rings; written under the init lock
+  Relaxed<uint32_t> last_call_chunks_used;  // chunks in all rings; written under the runtime's lock
 
   // Written by the background thread.
   Cell commands[kCommandResults];      // commands to the process, by CommandResult
@@ -211,7 +212,7 @@ struct SegmentHeader {
 
   // The user's threshold for a hang; 0: none. Written in init, then by the background thread.
   Relaxed<uint32_t> hang_after_seconds;
-  // Communicators without a record, because none was free. Written under the init lock.
+  // Communicators without a record, because none was free. Written under the runtime's lock.
   Relaxed<uint32_t> unmeasured_communicators;
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
@@ -229,8 +230,7 @@ struct SeriesEntry {
 };
 static_assert(sizeof(SeriesEntry) == 16);
 
-// ---- chunks
-// --------------------------------------------------------------------------------------
+// ---- chunks -------------------------------------------------------------------------------------
 
 struct HistogramChunk {
   Cell cells[kHistogramCells];  // histogram_geometry.h
@@ -260,7 +260,7 @@ struct Lane {
   Ordered<uint16_t> counter_chunk;  // kNoChunk: none yet
   uint16_t reserved0;
   Cell callbacks[6];           // by CallbackKind
-  Cell launches;               // that no CUDA event follows, see FollowedLaunches
+  Cell launches;               // that are not followed, see FollowedLaunches
   Cell last_launch_ns;         // monotonic; the latest of all lanes is valid
   Cell last_completion_ns;     // likewise
   Cell overflowed_operations;  // operations without a series of their own
@@ -298,9 +298,9 @@ struct LastCall {
 inline constexpr CallbackKind kFollowedCallbacks[] = {CallbackKind::kApi, CallbackKind::kLaunch,
                                                       CallbackKind::kOperation};
 
-// The last call, and the launches that are followed by a CUDA event. NCCL serializes the calls and
-// the launches of a communicator, so each cell has one writer at a time without a lane. Lanes count
-// other launches. An eager (uncaptured) operation is counted here, except for its series.
+// The last call, and the followed launches, whose end CUDA events or NCCL's work counter show. NCCL
+// serializes the calls and the launches of a communicator, so each cell has one writer at a time
+// without a lane. Lanes count other launches, and the series of eager (uncaptured) operations.
 struct FollowedLaunches {
   Cell launches;
   Cell callbacks[3];                 // of kFollowedCallbacks; lanes may count more of each
@@ -347,7 +347,7 @@ struct CommunicatorRecord {
   Relaxed<uint64_t> next_timed_call;    // number of timed calls so far
   HeartbeatCells heartbeat;             // written by the background thread
   Relaxed<uint32_t> completion_source;  // CompletionSource
-  Relaxed<uint32_t> captured;           // 1: calls were captured; written by the launching thread
+  Relaxed<uint32_t> captured;           // 1: calls were captured; written by callbacks
   char name[128];  // identity strings: zero-terminated, written by CopyToShared
   char gpu[16];
   char uuid[48];
@@ -373,7 +373,7 @@ struct CommunicatorRecord {
   // and when it was seen. Written by the background thread.
   Cell driver_error;
   Relaxed<uint64_t> driver_error_ns;  // monotonic; published by driver_error
-  // NCCL's own work counter (plugin/cuda/work_proof.h). Written by the background thread. Times are
+  // NCCL's own work counter (plugin/cuda/work_proof.h). Written by thread "pulse-work". Times are
   // stored first and read last, as for replays.
   Cell work_status;                 // WorkStatus
   Cell work_operations;             // executed by replays of graphs

@@ -3,7 +3,7 @@
 // The bytes may be changing, torn, truncated, or written by a hostile process. Magic, version,
 // geometry, every index and count are checked before use. Each number is read once, so it cannot
 // change between check and use. An error costs that segment (false) or that communicator (left
-// out), never more. A communicator that is recycled during the read is left out.
+// out), never more. If a communicator is recycled meanwhile, all are read again, a few times.
 //
 // Thread: any, no state. Cost: a copy of the used parts, about 2 KiB per histogram
 // (bench/scrape.cc). Errors: `error` is a readable sentence.

@@ -1,8 +1,9 @@
 // CopyToShared and CopyFromShared copy plain bytes (identity strings) that another thread or
 // process may be writing. Each byte is a relaxed atomic: a reader can get a mixture of two strings,
-// but no undefined behavior. It drops the mixture, because the record's generation has changed.
+// but no undefined behavior. It drops a mixture of two communicators' strings, because the record's
+// generation has changed.
 //
-// Thread: any. Cost: one load and store per byte; never used in a callback of an operation.
+// Thread: any. Cost: one load and store per byte. Callbacks use it once (RecordWriter::Learn).
 #ifndef METRICS_SHARED_BYTES_H_
 #define METRICS_SHARED_BYTES_H_
 
@@ -22,8 +23,8 @@ void CopyToShared(char (&field)[N], std::string_view text) {
   }
 }
 
-// Reads up to the first zero. Replaces bytes that are neither printable ASCII nor part of
-// well-formed UTF-8 by '?': the text becomes a label value, which must be valid UTF-8.
+// Reads up to the first zero. Replaces bytes that are control characters or not well-formed UTF-8
+// by '?': the text becomes a label value.
 std::string CopyFromShared(const char* field, size_t size);
 
 template <size_t N>

@@ -11,8 +11,8 @@
 //
 // A process-wide table lists all open ones, so that the child of a fork closes them at once.
 //
-// Thread: one at a time changes it. Cost: one system call per get(); Set() and Close() also search
-// the table, which is short.
+// Thread: one at a time changes it. Cost: one system call per get(); Set() makes a few and searches
+// the table for a free entry.
 #ifndef METRICS_SHARED_DESCRIPTOR_H_
 #define METRICS_SHARED_DESCRIPTOR_H_
 
@@ -45,7 +45,7 @@ class SharedDescriptor {
   // Takes over `fd`, which was just opened under a ForkGuard, and moves it to a high number, which
   // get() then returns. Closes `fd` if kMostOpen are open. Keeps errno.
   void Set(int fd);
-  // Leaves `other` empty.
+  // Moves the descriptor here from `other`, which is then empty.
   void TakeFrom(SharedDescriptor* other);
   // Removes the number from the object and the table before closing it, never after.
   // Async-signal-safe.
@@ -57,7 +57,7 @@ class SharedDescriptor {
   // Limit of open descriptors per process.
   static constexpr int kMostOpen = 4096;
 
-  // Returns the first number of this process found to be reused; -1 if none.
+  // Returns the first number of this process that was found lost; -1 if none.
   static int FirstLost();
 
  private:

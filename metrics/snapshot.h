@@ -60,11 +60,11 @@ struct WorkSnapshot {
   uint64_t operations = 0;        // collectives executed by replays, if are_operations_known
   int64_t moved_realtime_ns = 0;  // when the counter was last seen to move
   uint64_t longest_pause_ns = 0;  // longest time between two movements
-  // Not from the segment: if the counter has stopped, the node's server asks NVML how the GPU has
-  // been used since then.
+  // Not from the segment: if the counter has stopped or is not known, the node's server asks NVML
+  // how the GPU has been used meanwhile.
   GpuUse gpu_use{};
-  // True if calls were captured less than 10 s ago, and the counter is neither proven nor refuted
-  // yet.
+  // True if the first captured call is less than 10 s old, and the counter is neither proven nor
+  // refuted yet.
   bool is_being_proven = false;
 };
 
@@ -97,8 +97,8 @@ struct LatencySnapshot {
   std::string user_tag = {};  // "" if none
 };
 
-// Number of timed calls of an operation and size class, and their total duration. Longer calls than
-// usual are capped (mean_lateness.h).
+// Number of timed calls of an operation and size class (-1: all), and their total duration. Longer
+// calls than usual are capped (mean_lateness.h).
 struct UsualDurationSnapshot {
   LatencyKind kind{};
   std::string op;
@@ -188,7 +188,7 @@ struct CallOrderSnapshot {
 struct PeersSnapshot {
   std::vector<uint64_t> sends_to, receives_from;  // ranks in ascending order, without itself
   bool are_known = false;                         // the lists are complete
-  // Peer of the launch that the GPU is executing, if that is a single Send or Recv; else -1.
+  // Peer of the oldest launch in flight, if that is a single Send or Recv, maybe begun; else -1.
   int32_t is_sending_to = -1, is_receiving_from = -1;
 };
 
@@ -235,12 +235,12 @@ struct CommunicatorSnapshot {
   CallOrderSnapshot call_order;  // if requested (ReadWish)
   PeersSnapshot peers;           // if requested (ReadWish)
 
-  // The application's last call. "" before the first call, if NCCL makes no callbacks for calls
-  // (before API v5), and while several threads call.
+  // The application's last call. "" before the first call, and if NCCL makes no callbacks for calls
+  // (before API v5).
   std::string last_call_op;
   int last_call_size_class = 0;
 
-  uint64_t launches = 0;  // kernel launches reported by NCCL
+  uint64_t launches = 0;  // reported by NCCL, or known from the end of their group
   // True if CUDA events behind the launches track completion. False without a CUDA driver, before
   // API v5, and after a driver failure: the next four fields then have the values of the last poll
   // before the failure.
@@ -263,8 +263,8 @@ struct CommunicatorSnapshot {
   WorkSnapshot work;
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
-  // Operations counted in overflow series because the budget of series was used up, and the calls
-  // among them, which `calls` has under operation "overflow".
+  // Operations without a series of their own, because the budget of series was used up; and the
+  // calls among them, which `calls` has under operation "overflow".
   uint64_t overflowed_operations = 0;
   uint64_t overflowed_calls = 0;
 
@@ -299,8 +299,8 @@ struct ReadWish {
   enum class LastCalls { kNone, kOfOne, kOfUnfinished };
   LastCalls last_calls = LastCalls::kNone;
   uint64_t comm_id = 0;  // kOfOne: the communicator
-  // Reads call order and peers of communicators whose work in flight has not progressed since this
-  // time; 0: of none.
+  // Reads call order and peers of communicators that have not progressed since this time, with work
+  // in flight or after an operation that a rank can leave early; 0: of none.
   int64_t order_of_stalled_since_ns = 0;
 };
 
@@ -338,8 +338,7 @@ enum class RunState : uint8_t {
   kFrozen = 7,           // by its cgroup (cgroup2's freezer), with state S or D
 };
 const char* RunStateName(RunState state);
-// Returns the reason why a process does not run, like "stopped by a signal"; "" if it runs or has
-// ended.
+// Returns the reason why a process is stopped, like "stopped by a signal"; "" in all other states.
 const char* WhyNotRunning(RunState state);
 
 struct ProcessSnapshot {

@@ -2,9 +2,9 @@
 // lane (lane_claim.h), while the record cannot be recycled for another communicator.
 //
 // NCCL serializes the calls of a communicator, and its launches. So each cell that these threads
-// add to has one writer at a time without a claim. A claim would be the only read-modify-write in
-// these callbacks, but it also keeps the recycler out. A visit keeps the recycler out at a lower
-// cost, because the recycler executes the full fence for both sides:
+// add to has one writer at a time without a claim. A claim, the only read-modify-write in these
+// callbacks, would only keep the recycler out. A visit does so at a lower cost, because the
+// recycler executes the full fence for both sides:
 //
 //   visitor, in a callback                recycler, after the communicator was closed
 //   there = 1

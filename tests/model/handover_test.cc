@@ -3,8 +3,8 @@
 //   calling and launching thread      background thread            reader
 //   counts a call and a launch,       publishes what the events    never counts a call without its
 //   records an event behind it        tell                         bytes; never finds more launches
-//                                                                  completed than made, nor one in
-//                                                                  flight without its age
+//                                                                  completed than made, nor the age
+//                                                                  of a completed one
 #include "tests/model/explore.h"
 
 namespace nccl_pulse {

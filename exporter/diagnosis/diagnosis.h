@@ -2,16 +2,16 @@
 // docs/detection.md explains the rules and their limits.
 //
 //   snapshots ──► by communicator ──► waits/       stalled work: which rank does it wait for?
-//                                └──► stragglers/  matched timed calls: which rank arrives last, and
-//                                                  how long do the others wait?
+//                                └──► stragglers/  matched timed calls: which rank arrives last,
+//                                                  and how long do the others wait?
 //
-// A rank is named only if the counts of its own process prove it. If work cannot be seen (CUDA
+// A rank is named only if facts point to it (facts/). If a deciding fact can't be observed (CUDA
 // graphs, no completions), the verdict is kUnknown, and the text has the reason.
 //
 // State: a StragglerState per communicator, dropped with the communicator. If another process
 // becomes the server, the state and its counters start at zero (for Prometheus, a counter reset).
 //
-// Thread: the server's. Cost: per page, proportional to the ranks and their last timed calls; less
+// Thread: one at a time. Cost: per page, proportional to the ranks and their last timed calls; less
 // than reading the snapshots (bench/scrape.cc).
 #ifndef EXPORTER_DIAGNOSIS_DIAGNOSIS_H_
 #define EXPORTER_DIAGNOSIS_DIAGNOSIS_H_

@@ -28,8 +28,8 @@ struct ReplayPosition {
 
 struct Hang {
   HangVerdict verdict{};
-  // Number of the finding, unique within a result. Communicators whose ranks wait for the same root
-  // share it. -1: the suspects wait in another communicator, or no rank can be named.
+  // Number of the finding, unique within a result. Communicators whose ranks wait for the same
+  // cause share it. -1: the cause, if known, has its number in another communicator.
   int finding = -1;
   int64_t since_realtime_ns = 0;  // last progress, or launch of the stalled work
   std::string op;                 // operation in which ranks wait; "": not known
@@ -37,16 +37,16 @@ struct Hang {
   // or calls of several kinds.
   std::string missing_call;
   Situation situation{};  // a fact that changes the sentence (verdict.h)
-  // For kBeingMade: index in the result of an existing communicator with the same ranks, if any.
-  // The suspects were found there.
+  // For kBeingMade: the suspects are missing from the new communicator, and were identified by an
+  // existing one with the same ranks. This is that communicator's index in the result.
   std::optional<std::size_t> absent_in;
   std::vector<int32_t> suspects;  // ranks, in order; empty if none can be named
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // one or two sentences for a person
   std::string first_step;         // next step (verdict.h)
-  // The longest earlier wait, in this operation and of each waiting rank, that ended with progress;
-  // 0: none, or not known. A hang is usual if the present wait is no longer (IsUsual), or if the
-  // suspects' own wait in another communicator is usual.
+  // Every waiting rank has waited at least this long before in this kind of call, and then made
+  // progress; 0: not so, or not known. A hang is usual if the present wait is at most kUsualFactor
+  // times as long (IsUsual), or if the suspects' wait in another communicator is usual.
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
   std::vector<CircleStep> circle;  // of kCircularWait
@@ -71,10 +71,10 @@ struct Straggler {
   uint64_t matched_calls = 0;     // number of compared calls
   std::string text;
   std::string first_step{};
-  // Set if all ranks of a host, or of several hosts by turns, are late: the hosts' names.
+  // Set if all ranks of a host, or of several hosts in turn, are late: the hosts' names.
   std::string host{};
   std::vector<int32_t> ranks{};  // all late ranks; `rank` is the first of them
-  // Part of `seconds_per_second` for each of `ranks`, or, if `host` is set, for its host.
+  // For each of `ranks`, its part of `seconds_per_second`; if `host` is set, the part of its host.
   std::vector<double> parts{};
   // The `ranks` that are late only because they wait in another communicator (job_stragglers.h).
   // They aren't named.

@@ -3,7 +3,7 @@
 // OK means that every rank of each communicator in use is seen, and that its work is known to
 // progress or to be complete. If any of this is not known, the state is kIncomplete, and the
 // summary has the reason. A process that ended without finalizing counts as missing only if a rank
-// still waits for it, or if no other communicator is in use.
+// may still wait for it, or if no communicator is in use and its own work was incomplete.
 //
 // Thread: plain data; any, no state.
 #ifndef EXPORTER_DIAGNOSIS_HEALTH_H_
@@ -19,7 +19,8 @@
 
 namespace nccl_pulse {
 
-// In order of priority: the first applicable one is reported.
+// In order of priority: the first applicable one is reported. But kWaiting precedes kIncomplete if
+// only the activity of ranks is unknown.
 enum class HealthStatus : uint8_t {
   kHang,        // a suspected hang, longer than this job's earlier waits
   kIncomplete,  // work that could hang is not seen
@@ -37,7 +38,7 @@ constexpr const char* HealthStatusName(HealthStatus status) {
 
 struct Health {
   HealthStatus status = HealthStatus::kUnused;
-  // lost_processes: ended processes with which live processes still share a communicator.
+  // lost_processes: ended processes that count as missing (see above).
   std::size_t lost_processes = 0, stopped_processes = 0, failed_gpus = 0;
   std::size_t ranks = 0, unknown_ranks = 0;  // of communicators in use, whose processes live
   std::size_t missing_ranks = 0;  // expected but never seen, in the communicator that lacks most
@@ -46,8 +47,8 @@ struct Health {
   std::size_t communicators = 0;          // in use
   std::size_t blind_communicators = 0;    // in use, without any rank whose activity is known
   std::vector<std::string> notes;         // sentences about lost, stopped and unseen ranks
-  // A sentence to follow the notes, including what is missing; "" if hangs or stragglers are
-  // listed.
+  // A sentence to follow the notes, including what is missing; "" with a hang, or with a straggler
+  // if nothing is missing.
   std::string summary;
 };
 

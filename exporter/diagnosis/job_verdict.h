@@ -56,7 +56,7 @@ struct JobWait {
 struct JobVerdict {
   std::vector<JobRoot> roots;  // unusual waits first, then the oldest
   std::vector<JobStraggler> stragglers;
-  // A possible problem that may also be the job's design, without a named rank. "": none.
+  // A sentence on a host that is slow, or has more work by the job's design. "": none.
   std::string doubt;
   std::vector<JobWait> waits;             // one per process, longest first
   std::size_t processes = 0;              // live processes

@@ -39,23 +39,24 @@ enum class Situation : uint8_t {
   kBeingMade,    // the others are creating the communicator
   kQueued,       // waiting ranks are behind earlier work of their own GPUs
   kInReplay,     // waiting ranks are in a replay of a CUDA graph
-  kInsideNccl,   // waiting ranks have launched nothing
+  kInsideNccl,   // waiting ranks are inside NCCL: they have called, and not launched
   kInGraphs,     // counters of finished work have stalled, at an unknown position in a graph
   kOfDumps,      // the facts come from PyTorch's Flight Recorder, not from endpoints
   kFromOutside,  // the suspects run without the plugin
   kLeftBehind,   // the others have aborted the communicator, and the suspects have not
 };
 
-// Texts with placeholders. {has} and {is} agree with the number of named ranks. {call} and {op} are
-// the operations that the others wait in, {comm} is a communicator. {pid}, {where}, {on} and {gpu}
-// locate the first named rank. Null: the text of the verdict without a situation.
+// Texts with placeholders. {has} and {is} agree with the number of named ranks. {op} is the
+// operation in which the others wait, {call} the missing call or else {op}, {comm} a communicator.
+// {pid}, {where}, {on} and {gpu} locate the first named rank. Null: the verdict's text without a
+// situation.
 struct VerdictWords {
   const char* named;   // follows the ranks
   const char* nobody;  // if no rank can be named
   const char* first;   // next step
-  const char* unseen;  // next step if nothing is known of the process
-  // First sentence about a communicator's ranks, in the placeholders of waits/sentences.cc. Null:
-  // it takes more than a template.
+  const char* unseen;  // next step if nothing is known of the process; null: `first`
+  // First sentence about a communicator's ranks. waits/sentences.cc fills in its placeholders, or
+  // composes the sentence if this is null.
   const char* sentence = nullptr;
 };
 
@@ -240,7 +241,7 @@ std::string FirstStep(HangVerdict verdict, Situation situation, const ProcessSna
                       const CommunicatorSnapshot* communicator);
 // Returns the next step for a late rank, or for a host all of whose ranks are late.
 std::string FirstStepOfLate(const ProcessSnapshot* process);
-// Returns " on node-1", or "" if the host is not known.
+// Returns " on node-1", or " where global rank 3 runs" for a dump; "" if the host is not known.
 std::string OnHost(const ProcessSnapshot* process);
 
 }  // namespace nccl_pulse

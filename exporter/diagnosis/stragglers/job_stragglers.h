@@ -2,9 +2,9 @@
 // for a slow rank. If the tensor-parallel ranks of a node wait for one of them, they all arrive
 // late at their other communicators. In a pipeline with a slow stage, all stages do.
 //
-// A late rank is excused if it waits as long as it is late: in a communicator with another
-// straggler, or, beyond the waits of the ranks with which it is compared, in Send and Recv
-// (ShareInCalls) or in collectives of other communicators.
+// A late rank is excused if waits may explain half of its lateness: in a communicator with another
+// straggler, or, beyond the waits of the ranks with which it is compared, in calls of other
+// communicators (ShareInCalls). Of late stages of a pipeline, only the latest is not excused.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_JOB_STRAGGLERS_H_

@@ -46,15 +46,15 @@ MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with
 // A call counts at most as much as the 98th percentile: otherwise one wait of minutes for a
 // checkpoint would dominate the mean.
 //
-// Includes only operations by which ranks are compared, in which all ranks wait for the last one.
+// Includes only launches of several calls, and operations in which all ranks wait for the last one.
 //
 // Thread: any, no state. Cost: proportional to the histograms.
 
 // Limit per communicator: four operations, some sizes, and two ways of timing.
 inline constexpr std::size_t kMostUsualDurations = 256;
 
-// Returns the summaries by kind, operation and size class. A snapshot that already has summaries,
-// from another process, keeps them. Launches of several calls have size class -1, because their
+// Returns the summaries by kind, operation and size class; those of a snapshot that already has
+// some, because an endpoint sent it. Launches of several calls have size class -1, because their
 // parts differ.
 std::vector<UsualDurationSnapshot> UsualDurationsOf(const CommunicatorSnapshot& communicator);
 

@@ -2,18 +2,18 @@
 // has become slower. So a pipeline stage that became slower is distinguished from a stage that
 // always had more work (slowed.h).
 //
-// Time is divided into windows. A window ends with the first page after kMinRounds rounds of the
-// job (calls of its rarest collective) and 10 s, or after five minutes. Old neighboring windows are
-// merged, so that a day fits into kMostWindows.
+// Time is divided into windows. A window ends with the first page after kMinTimed timed calls, and
+// after kMinRounds rounds (calls of the rarest collective) and 10 s, or five minutes. Old
+// neighboring windows are merged, so that a day fits into kMostWindows.
 //
 //   before          now
 //   ├──┼────┼──┤ ...  ├──┼──┼──┤
 //   fastest run of    the last kPaceWindows, each of them slower: a pause does not last that long
 //   as many calls
 //
-// The pace is computed from the calls by operation, and from the sums of stream durations scaled by
-// the sampling exponent (one call in 2^exponent is timed). Nothing is known of processes without
-// stream timing, or with calls in CUDA graphs.
+// The pace is computed from the calls by operation, and from the sums of stream durations scaled to
+// all calls (one in 2^exponent is timed). Nothing is known of processes without stream timing, or
+// with calls in CUDA graphs.
 //
 // Thread: the server's. Cost: per page, proportional to the operations of each communicator.
 // Memory: kMostWindows windows and the last counts per process. After a change of the server it is
@@ -33,7 +33,7 @@
 
 namespace nccl_pulse {
 
-// Returns nanoseconds per collective; without collectives, per Send or Recv.
+// Returns milliseconds per collective; without collectives, per Send or Recv.
 double PaceOf(const PaceWindow& window);
 
 // The history of one process.
@@ -49,7 +49,8 @@ class ProcessPace {
 
   // Adds the counts since the last update.
   void Update(const ProcessSnapshot& process, int64_t now_realtime_ns);
-  // Returns ProcessSnapshot::pace: a window before the process became slower, and one since then.
+  // Returns ProcessSnapshot::pace: a window before the process became slower, and one since then;
+  // empty if it hasn't.
   std::vector<PaceWindow> Told() const;
 
  private:

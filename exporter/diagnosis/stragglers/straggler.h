@@ -6,7 +6,7 @@
 // number. The rank with the shortest duration arrived last, and the others waited for it. Only
 // operations that no rank can leave before the last one has arrived are compared: AllReduce,
 // AllGather, ReduceScatter, AlltoAll. Launches of several calls are matched by the launch's number,
-// if the counts of all ranks show that each launch is an exchange of all ranks (AreLaunchesExchanges).
+// if counts show that each launch is an exchange of all ranks (AreLaunchesExchanges).
 //
 //   loss of a call = mean of the others' durations - the shortest duration
 //
@@ -26,9 +26,10 @@
 // The waited share is the loss divided by the seconds of the window that have been seen. A first
 // poll already sees the last 32 s.
 //
-// A rank is a straggler if, over the last half minute, all of this holds:
+// A rank is a straggler if, over the window (20 s to 10 minutes), all of this holds:
 //   - its peers wait for it more than kMinLoss of the time;
-//   - it arrives last at the majority of the late calls;
+//   - it arrives last at kMinLateShare of the late calls, or at kMinShareOfMean if it is far later
+//     in the mean than all others;
 //   - chance is ruled out.
 //
 // Calls of one round of the job count once (rounds.h), because the rank with a step's longest
@@ -40,12 +41,12 @@
 // are ignored: a slow rank delays the first call of a step, and the ranks arrive at the other calls
 // in any order. Pipeline stages are not compared (rank_view.h).
 //
-// Several ranks or hosts that are late together or by turns are named if they arrive last at the
-// majority of the late calls, about equally often, and the next one far less often. If the other
-// ranks arrive one after the other, no rank is named: ranks that get their work in an order are
-// late in that order.
+// Several ranks or hosts that are late together or in turn are named if they arrive last at
+// kMinLateShare of the late calls, about equally often, and the next one far less often. If the
+// other ranks arrive one after the other, no rank is named: ranks that get their work in an order
+// are late in that order.
 //
-// Thread: the server's.
+// Thread: one at a time.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_STRAGGLER_H_
 #define EXPORTER_DIAGNOSIS_STRAGGLERS_STRAGGLER_H_
 
@@ -167,7 +168,7 @@ class StragglerState {
   // How late a rank, or several as if they were one, arrived in the window.
   struct Lateness {
     double seconds = 0;       // lost by the others
-    double late_calls = 0;    // calls at which it arrived last, by more than kMinLateNs
+    double late_calls = 0;    // late calls at which it arrived last
     double late_rounds = 0;   // rounds of the job in which it arrived last at a late call
     double late_seconds = 0;  // loss of the matched ones of these calls
 

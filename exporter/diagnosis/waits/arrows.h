@@ -36,7 +36,7 @@ namespace nccl_pulse {
 inline constexpr int64_t kQueuedFactor = 6;
 inline constexpr int64_t kLeastQueuedNs = 60000000000;
 
-// Limit of the search for a process' communicator with unseen work, for a sentence.
+// Limit of searches for a rank or communicator to name in a sentence.
 inline constexpr std::size_t kMostSearched = 64;
 
 struct ViewWaits {
@@ -45,7 +45,7 @@ struct ViewWaits {
   std::vector<std::size_t> outside;  // live members: idle, in exit(), or launched but not begun
   std::vector<uint32_t> gpus;        // actor of each member; kNoActor: no work in flight
   std::optional<Mismatch> mismatch;
-  Ranks absent;  // in a communicator being created: ranks known not to have joined
+  Ranks absent;  // ranks that haven't joined a communicator being created, as seen in another
   bool is_being_made = false;
   bool is_left = false;  // most ranks have aborted the communicator and continued
   bool has_backlog =

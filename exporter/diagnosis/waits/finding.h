@@ -22,7 +22,7 @@ namespace nccl_pulse {
 struct NamedRoots {
   ActorState state{};
   std::vector<uint32_t> actors;
-  std::vector<uint32_t> followed;  // actors with a later event of the same kind
+  std::vector<uint32_t> followed;  // events that may be consequences of these
   // Set if the actor is a host that has left the order of calls which other ranks keep, so that
   // they wait for each other: the view in which the host waits.
   std::optional<std::size_t> waits_in{};
@@ -35,7 +35,7 @@ struct CircleOfWaits {
 struct DifferentCalls {
   std::size_t view = 0;
 };
-// All known ranks are inside the same call.
+// Ranks are inside a call, and no rank is known to block them.
 struct NoProgress {
   std::size_t view = 0;
   bool is_in_replay = false;

@@ -1,7 +1,7 @@
 // WaitGraph is the graph of waits over all communicators.
 //
-//   actors   host threads (a process on one GPU), launches in flight on a GPU, calls in which ranks
-//            meet, and events after which a process does nothing more
+//   actors   host threads (a process on one GPU), a rank's launches in flight on its GPU, calls in
+//            which ranks meet, and events after which a process does nothing more
 //   states   what an actor was last known to do (enum ActorState)
 //   arrows   A ──► B: A can't continue before B does its part
 //   roots    actors without arrows, found by following the arrows from all actors that have waited
@@ -34,7 +34,7 @@ namespace nccl_pulse {
 enum class ActorState : uint8_t {
   kMismatched,    // ranks made different calls with the same number
   kFailed,        // the driver reports an error from which the context does not recover
-  kGone,          // the process ended while others waited for it
+  kGone,          // the process ended, and others wait for it
   kStopped,       // the process is stopped
   kLeft,          // finalized or aborted the communicator while it owed a call
   kExiting,       // the process is in exit() and owes a call
@@ -73,15 +73,14 @@ struct Actor {
   ActorKind kind{};
   ActorState state{};
   int64_t since_ns = 0;            // begin of its state; 0: not known
-  std::size_t view = kNoView;      // index; of hosts and events: none
+  std::size_t view = kNoView;      // index; kNoView: hosts, and events that ranks wait for in NCCL
   const RankView* rank = nullptr;  // of a host: any of its ranks; null for calls and unseen ranks
-  uint64_t number = 0;    // of a call, among the collectives; 0: Send and Recv, or a replay
-  bool is_start = false;  // has waited for longer than the threshold
-  bool is_queued_start =
-      false;  // a GPU waiting that long to begin: is_start after kQueuedFactor times that
+  uint64_t number = 0;             // of a call, among the collectives; 0: of a replay
+  bool is_start = false;           // has waited for longer than the threshold
+  bool is_queued_start = false;    // is_start of a GPU that has not begun (kQueuedFactor, arrows.h)
   std::vector<Arrow> arrows{};
-  // For a host: GPUs with its work in flight for which it hardly waits, since another host with the
-  // same work in flight has continued to the same point of the program.
+  // For a host: GPUs with its work in flight for which it probably doesn't wait, since another host
+  // with the same work in flight has continued to the same point of the program.
   std::vector<uint32_t> hardly{};
 };
 
@@ -94,7 +93,7 @@ struct WaitGraph {
   }
   void Point(uint32_t from, uint32_t to, Sure sure) {
     if (from == to) return;
-    // A call has one arrow to each rank that has not arrived. There may be thousands.
+    // A call has at most one arrow to each rank. There may be thousands, so they aren't searched.
     std::vector<Arrow>& arrows = actors[from].arrows;
     if (actors[from].kind != ActorKind::kCall) {
       for (Arrow& arrow : arrows) {

@@ -34,8 +34,8 @@ struct HostThread {
   int64_t ended_wait_ns = 0;  // when a member ended, or was aborted, during a wait; 0: none
   std::vector<MemberIndex> members;
   std::vector<std::size_t> owes_in;  // views with calls in which others wait for this host
-  // Members with work in flight, oldest first, and members with unseen work; at most kMostFollowed
-  // of each.
+  // Members with work in flight (the oldest, by view), and members with unseen work; at most
+  // kMostFollowed of each.
   std::vector<MemberIndex> busy, unseen;
   // The oldest launch of a member that has completed work recently.
   int64_t first_moving_ns = INT64_MAX;
@@ -131,16 +131,16 @@ class GraphBuilder {
 // `wait_began_ns`, and the rank had not left the communicator.
 std::optional<LastEvent> CauseOf(const RankView& rank, int64_t wait_began_ns);
 
-// ---- Rules that add arrows to the graph of waits (graph.h; an arrow A ──► B means that A waits for
-// B), each for one communicator. arrows.cc decides which rules apply. Parameters: `i`, index of the
-// communicator's view (rank_view.h); `at`, index of a rank in it.
+// ---- Rules that add arrows to the graph of waits (graph.h), each for one communicator. arrows.cc
+// decides which rules apply. Parameters: `i`, index of the communicator's view (rank_view.h); `at`,
+// index of a rank in it.
 
 // ---- call_arrows.cc: collectives
 
 // Returns the number of the rank's oldest collective in flight, or else of its last one.
 uint64_t FrontOf(const Member& each);
-// Returns the number of the collective in which the rank waits. Completions may be known late,
-// except in dumps: an idle rank has completed its calls there, so the others don't wait in them.
+// Returns the number of the collective in which the rank waits. Except in dumps, completions may be
+// noticed late: calls that another, idle rank has completed are over, so it waits in a later one.
 uint64_t NumberOf(const ViewWaits& waits, const Member& each);
 // True if the rank waits in a collective whose number is known.
 bool UsesCall(GraphBuilder& graph, std::size_t i, const Member& each);
@@ -158,8 +158,8 @@ void AddPeerByCounts(GraphBuilder& graph, std::size_t i, std::size_t at);
 
 void AddInsideNccl(GraphBuilder& graph, std::size_t i);
 void AddUnreported(GraphBuilder& graph, std::size_t i);
-// Adds arrows in a communicator that is being created. Returns false if all ranks have joined, or
-// if it is not known which ranks have.
+// Adds arrows in a communicator that is being created. Returns false, without effect, if that isn't
+// known.
 bool AddBeingMade(GraphBuilder& graph, std::size_t i);
 
 // ---- replay_arrows.cc: CUDA graphs, and communicators whose calls are not all counted

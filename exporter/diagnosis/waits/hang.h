@@ -1,8 +1,8 @@
-// FindHangs finds hangs, and the ranks that block them if the processes' counts prove it.
+// FindHangs finds hangs, and the ranks that block the others, as far as facts show them.
 //
 //   facts      facts/communicator_facts.h: what each rank is known to have done
 //   waits      waits/arrows.h, graph.h: the graph of waits over all communicators
-//   findings   waits/finding.h: the roots of each job; waits/stall.h: the finding of each communicator
+//   findings   waits/finding.h: the roots of each job; waits/stall.h: each communicator's stall
 //   words      waits/sentences.cc: the findings as sentences
 //
 // Thread: any, no state.

@@ -1,7 +1,7 @@
 // OwnWork adds arrows to a thread's own work: from a GPU that has not begun a launch to the
-// launches before it; from a host that others wait for to its work in flight.
+// launches before it; from a host to its work in flight.
 //
-// Thread: any. Caches results that are equal for many ranks.
+// Thread: one at a time. Caches results that are equal for many ranks.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_OWN_WORK_H_
 #define EXPORTER_DIAGNOSIS_WAITS_OWN_WORK_H_
 
@@ -54,9 +54,9 @@ class OwnWork {
   bool FindOthersGoneOn(std::size_t here, const MemberIndex& work, bool is_called);
   void AddUnseenReplays(const HostThread& thread);
   void AddUnseenWork(const HostThread& thread);
-  // True if a host that has launched fewer may wait in a call that RAS doesn't count, or, if its
-  // GPU has run nothing, outside NCCL for a rank whose GPU computes. False if its own GPU has
-  // computed, or if its job has no other rank left to wait for.
+  // True if a host without the plugin may wait in a call that RAS doesn't count, or, if its GPU has
+  // run nothing, outside NCCL for a rank whose GPU computes. False if its own GPU has computed, or
+  // if its job has no other rank left to wait for.
   bool MayWaitUncounted(const HostThread& thread);
 
   GraphBuilder& graph_;

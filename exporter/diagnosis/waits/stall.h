@@ -32,7 +32,7 @@ struct Stall {
   Ranks suspects;          // in the order of the view
   Ranks waiting;           // not including suspects
   Ranks victims;           // waiting ranks that ended, or aborted
-  Ranks followed;          // ranks with a later event of the same kind as the suspects'
+  Ranks followed;          // ranks with an event that may be a consequence of the suspects'
   bool has_start = false;  // a rank here has waited for longer than the threshold
 
   Calls owed;                   // calls that the suspects have not made, if calls are compared
@@ -58,7 +58,7 @@ std::vector<std::optional<Stall>> StallsOf(const std::vector<CommunicatorView>& 
                                            int64_t now_realtime_ns);
 
 // Returns the operation in which these ranks of the communicator wait, if they all wait in the same
-// one; else "".
+// one or have ever called only one; else "".
 std::string OpOfWaits(const ViewWaits& waits, const Ranks& waiting);
 
 // Functions of sentences.cc. They describe a stall for an on-call engineer. Each clause states a

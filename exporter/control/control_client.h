@@ -42,10 +42,8 @@ struct OwnPid {
 struct ControlQuestion {
   std::vector<HandoverMessage> commands;  // MakeSet, or MakeMessage(kListSettings)
   // The processes to ask; if `names`, `pids` and `processes` are empty: all processes.
-  // Names of their sockets (ControlAnswer::name).
-  std::vector<std::string> names;
-  // Pids as seen here.
-  std::vector<pid_t> pids;
+  std::vector<std::string> names;  // of their sockets (ControlAnswer::name)
+  std::vector<pid_t> pids;         // as seen here
   // Pids as the processes see them. Cannot reach processes that are not visible in this PID
   // namespace.
   std::vector<OwnPid> processes;

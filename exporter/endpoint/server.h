@@ -1,6 +1,6 @@
-// Serves HTTP from one background thread: GET and HEAD for /metrics, /healthz,
-// /api/v1/communicators, /api/v1/snapshots, /api/v1/http_sd and /. Serves all processes of the
-// node, or hands this process' segment over to the server that does (exporter/node/node.h).
+// Serves HTTP from one background thread: GET and HEAD for the paths in docs/http-api.md. Serves
+// all processes of the node, or hands this process' segment over to the server that does
+// (exporter/node/node.h).
 //
 // The server runs inside a training process, so:
 //
@@ -63,8 +63,8 @@ class Server {
  public:
   // Opens the port, or hands over to the server that has it (Node::Open), and starts the thread.
   // Returns null, with the reason in `error`, if the address is bad or the system refuses a socket
-  // or a thread. Takes some system calls, and at most kJoinPatience for a slow server. Restores the
-  // caller's signal mask.
+  // or a thread. Waits at most kJoinPatience for a slow server, an agent longer (node_times.h).
+  // Restores the caller's signal mask.
   static std::unique_ptr<Server> Start(ServerOptions options, std::string* error);
 
   // Calls Stop() if necessary.

@@ -1,4 +1,4 @@
-// Defines the classic buckets of all histograms.
+// Defines the classic buckets of all histograms, and formats numbers as label values.
 //
 // The buckets are few, and the same in every histogram, process and rank. Empty buckets are also
 // shown: a bucket that appears later breaks rate(), and a bucket that some histograms lack breaks

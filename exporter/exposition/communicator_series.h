@@ -17,7 +17,7 @@ namespace nccl_pulse {
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      int64_t now_ns, int64_t stalled_after_ns, FamilySet* set);
 
-// Returns the label that distinguishes processes with equal pids; "" if unknown.
+// Returns the inode of the process' PID namespace; "" if it is the host's initial one, or unknown.
 std::string PidNamespace(const ProcessSnapshot& process);
 
 // Adds one process' series, except those of its communicators.

@@ -1,7 +1,5 @@
 // Numbers the metrics; catalogue.h defines them. Separate from it, so that code which only names
 // metrics does not include prometheus-cpp.
-//
-// Thread: any; constants.
 #ifndef EXPORTER_EXPOSITION_METRIC_ID_H_
 #define EXPORTER_EXPOSITION_METRIC_ID_H_
 

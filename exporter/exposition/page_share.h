@@ -6,7 +6,7 @@
 // take kMaxProcessBytes, and all on a page kMaxPageBytes.
 //
 // If the processes of several users don't fit, the user with the largest share loses one
-// (GivesWay). So a user with at most an even share never loses one.
+// (LargestShare). So a user with at most an even share never loses one.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_PAGE_SHARE_H_

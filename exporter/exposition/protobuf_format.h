@@ -2,9 +2,9 @@
 // messages, each preceded by its length. Only this format carries native histograms.
 //
 // Native histograms are exact: a cell of a recorded histogram (metrics/histogram_geometry.h) is a
-// bucket of schema 3, and the lowest cell is the zero bucket. Durations above the last bound, 1024
-// s, are in the next bucket, so that the count is the sum of the buckets. A quantile there is a
-// lower bound.
+// bucket of schema 3, and the lowest cell is the zero bucket. Durations above 1024 s, the last
+// bound, go to one further bucket, so that the buckets add up to the count. A quantile that falls
+// into this bucket is only a lower bound.
 //
 // Thread: any, no state. Cost: measured by //bench:scrape.
 #ifndef EXPORTER_EXPOSITION_PROTOBUF_FORMAT_H_

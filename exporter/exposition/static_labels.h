@@ -13,7 +13,7 @@
 
 namespace nccl_pulse {
 
-// Added to every series, in this order, before the process' labels.
+// Names and values. Of equal names the first counts.
 using StaticLabels = std::vector<std::pair<std::string, std::string>>;
 
 // Appends the labels of "name=value,name=value", as a segment holds them. Skips other text.

@@ -47,8 +47,7 @@ class Connection {
   void SetTransport(std::unique_ptr<Transport> transport) { transport_ = std::move(transport); }
   void Close();
 
-  // Receives available input, at most a buffer of it. Returns false if the connection has ended or
-  // failed.
+  // Receives some of the available input. Returns false if the connection has ended or failed.
   bool Receive(Time now);
   // Parses the first request of the input if its head is complete. The request stays in the input
   // until Consume removes it. Returns kBad also if the head is too long.

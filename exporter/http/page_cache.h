@@ -15,9 +15,10 @@
 // less than 5.5 ms, whatever the scrapers do.
 //
 // Memory: bodies live while they are cached or being sent. Before another body is made, at most
-// kMaxPages - 1 exist, of at most kMaxHeldBytes together. To make room, cached bodies are dropped
-// first. Then clients are cut off that have been receiving a body for longer than kPageGrace. Until
-// then, an existing page no older than kPageGrace is served. Compressed bodies stay: they are a
+// kMaxPages - 1 exist, of at most kMaxHeldBytes together. To make room, outdated bodies are dropped
+// first. Then clients are cut off that have been receiving a body for longer than kPageGrace, then
+// fresh cached bodies are dropped. If that does not suffice, a page younger than kPageGrace is
+// served again; without one, the slowest client is cut off. Compressed bodies stay: they are a
 // tenth of the size. A page whose body was dropped may have nothing to serve until the budget
 // allows a new one; the answer is then status 503 with Retry-After.
 //

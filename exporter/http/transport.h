@@ -26,7 +26,7 @@ class Transport {
   virtual short poll_events() const = 0;
   // True if buffered input can be received, which poll(2) does not report.
   virtual bool has_pending() const = 0;
-  // Tells the client that nothing more will be sent.
+  // Tells the peer that nothing more will be sent.
   virtual void Finish() = 0;
   // Returns the reason of the failure if it is more precise than errno: "its certificate is not
   // trusted: ..."; else "".

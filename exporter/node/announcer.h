@@ -1,8 +1,8 @@
 // Maintains an endpoint's file for Prometheus (service_file.h) on a separate thread. The folder may
 // be on an unresponsive file system, for which neither a job's `init` nor the server may wait.
 //
-// Thread: server thread only. The first call with work starts the other thread. That thread
-// outlives this object if a file system blocks it.
+// Thread: as Node (node.h). The first call with work starts the other thread. That thread outlives
+// this object if a file system blocks it.
 #ifndef EXPORTER_NODE_ANNOUNCER_H_
 #define EXPORTER_NODE_ANNOUNCER_H_
 

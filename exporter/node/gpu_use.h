@@ -1,6 +1,6 @@
-// GpuUses reads from NVML whether this host's GPUs have run kernels. Only the serving process asks,
-// and only for GPUs with captured calls whose counter of finished work (plugin/cuda/work_proof.h)
-// is stalled or not available.
+// GpuUses reads from NVML whether this host's GPUs have run kernels. The serving process calls Add,
+// the search for processes without the plugin (exporter/outside) OfHost, `pulse capture`
+// SamplesOfHost.
 //
 // The driver always keeps each GPU's utilization of the last 14 s, five samples a second. A value
 // of 100 % means that kernels ran all the time; it does not show which. An NCCL kernel that waits
@@ -8,10 +8,10 @@
 // tests/gpu/work_counters.py, case `computes`). A GPU shared with other processes gives no
 // information.
 //
-// Thread: one at a time. Queries run on a thread of their own, because NVML waits for a driver that
-// hangs; callers wait at most kPatience for it. Cost: the first query loads libnvidia-ml.so.1, tens
-// of milliseconds. Later queries take 2.5 ms, at most one per GPU and second. Errors: kUnknown
-// without NVML, for a GPU unknown to NVML, with too few samples, or while NVML does not answer.
+// Thread: one at a time. Add and OfHost query on a separate thread, because NVML waits for a driver
+// that hangs. Cost: the first query loads libnvidia-ml.so.1, tens of milliseconds. Later queries
+// take 2.5 ms; Add makes at most one per GPU and second. Errors: kUnknown without NVML, for a GPU
+// unknown to NVML, with too few samples, or while NVML does not answer.
 #ifndef EXPORTER_NODE_GPU_USE_H_
 #define EXPORTER_NODE_GPU_USE_H_
 
@@ -56,12 +56,12 @@ class GpuUses {
   static constexpr std::chrono::milliseconds kPatience{300};  // longest wait of Add for NVML
   static constexpr std::chrono::seconds kHostPatience{5};     // longest wait of OfHost
 
-  // Sets the GPU's use for each communicator whose counter has been stalled for its process'
-  // threshold, or is not available.
+  // Sets the GPU's use for each communicator with captured calls whose counter of finished work
+  // (plugin/cuda/work_proof.h) has been stalled for its process' threshold, or is not available.
   void Add(int64_t now_realtime_ns, SnapshotSet* set);
 
-  // Returns what every GPU of this host has run since `since_realtime_ns`; empty without NVML, or
-  // if it does not answer within kHostPatience.
+  // Returns what every GPU of this host has run since `since_realtime_ns`; empty without NVML,
+  // if it does not answer within kHostPatience, or if an earlier query still waits.
   std::vector<HostGpu> OfHost(int64_t since_realtime_ns);
   // Returns the samples that the driver keeps of every GPU of this host; empty without NVML. Waits
   // as long as NVML does.
@@ -76,7 +76,7 @@ class GpuUses {
     GpuUse use{};
     int64_t since_ns = 0;  // start of the period for which `use` holds
   };
-  // Runs `ask` on a thread of its own. Returns false without running it if an earlier one still
+  // Runs `ask` on a separate thread. Returns false without running it if an earlier one still
   // waits for NVML.
   bool Ask(std::chrono::milliseconds patience, std::function<void(const Nvml&)> ask);
   // Starts queries for the use of GPUs since the given times, and takes the answers that are ready.

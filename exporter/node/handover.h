@@ -92,8 +92,7 @@ int ConnectTo(const std::string& name, uid_t owner, SharedDescriptor* connection
 // True if the name is free. Does not disturb its holder.
 bool IsFree(const std::string& name);
 
-// The file that lists all Unix sockets of this network namespace, and the limit, in bytes, up to
-// which it is read: more than it ever has.
+// Lists all Unix sockets of this network namespace; read up to kMostUnixSockets bytes.
 inline constexpr char kUnixSockets[] = "/proc/net/unix";
 inline constexpr std::size_t kMostUnixSockets = 64 << 20;
 

@@ -43,7 +43,7 @@ std::string SpellAddress(const ListenAddress& address);
 // Listens on exactly this address. "" means IPv6 and IPv4 on one socket, or only IPv4 if the system
 // lacks IPv6. Returns 0 or an errno: EADDRINUSE if the address is taken, EEXIST if the path is not
 // a socket. A socket without a listener is replaced. `socket` gets the descriptor, non-blocking and
-// close-on-exec, as soon as it exists: the next calls may block on a slow file system.
+// close-on-exec. For a Unix socket, waits at most kFilePatience for the file system.
 int OpenAt(const ListenAddress& address, SharedDescriptor* socket, Listener* listener);
 
 }  // namespace nccl_pulse

@@ -3,7 +3,7 @@
 // Remembers servers that must not be asked again: they refused, or closed several connections
 // without an answer.
 //
-// Thread: server thread only.
+// Thread: as Node (node.h).
 #ifndef EXPORTER_NODE_SERVER_LINK_H_
 #define EXPORTER_NODE_SERVER_LINK_H_
 

@@ -1,7 +1,7 @@
 // Holds the state of a node's server: the port, the hand-over socket's name, the members and the
 // file that announces the endpoint.
 //
-// Thread: server thread only.
+// Thread: as Node (node.h).
 #ifndef EXPORTER_NODE_SERVING_H_
 #define EXPORTER_NODE_SERVING_H_
 
@@ -51,7 +51,8 @@ class Serving {
   // Returns true if an authorized process has asked for the port. Then call Yield or RefuseYield.
   bool Handle(const pollfd* polled, Time now);
   uint32_t asked_port() const { return peers_.asked_port(); }
-  // Ends dead members, and periodically removes other processes' abandoned files.
+  // Ends dead members. Periodically restores the announced file and, in an agent, removes
+  // abandoned ones.
   void CleanUp(Time now);
   // True if the program has closed the port or the name.
   bool IsLost() const { return listener_.is_lost() || name_listener_.is_lost(); }

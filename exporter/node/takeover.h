@@ -1,6 +1,6 @@
 // Asks the current server of a port to leave it to an agent.
 //
-// Not thread-safe. Ask waits for the answer, at most a second.
+// Not thread-safe. Ask waits for the answer, at most a second; AskOthers so long for each server.
 #ifndef EXPORTER_NODE_TAKEOVER_H_
 #define EXPORTER_NODE_TAKEOVER_H_
 
@@ -17,14 +17,16 @@ class Takeover {
   // `wanted`: the agent's address, which must outlive this object.
   explicit Takeover(const ListenAddress* wanted) : wanted_(*wanted) {}
 
-  // Returns true if the server of this name yields its port. `refusal` gets its reason if it
-  // refuses; `silent`, if not null, why it does not answer.
+  // Asks the server whose hand-over socket has this `name` and belongs to user `owner`. Returns
+  // true if it yields its port. `refusal` gets its reason if it refuses; `silent`, if not null, why
+  // it did not answer.
   bool Ask(const std::string& name, uid_t owner, std::string* refusal,
            std::string* silent = nullptr);
-  // Asks further servers. Root's agent asks servers of other users. Any agent asks servers of its
-  // own user that serve at a later port because the port was taken. Returns false if there is none.
+  // Asks the other servers at the wanted port and, unless `same_port_only`, at the ports after it,
+  // where a server goes when its port is taken. Root's agent asks servers of all users, other
+  // agents only those of their own user. Returns true if any was asked, whatever it answered.
   bool AskOthers(bool same_port_only, std::string* refusal);
-  // Returns how many processes will connect from servers that yielded.
+  // Returns how many processes will connect: the servers that yielded, and their members.
   int expected_members() const { return expected_members_; }
 
  private:

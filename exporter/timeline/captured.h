@@ -3,7 +3,7 @@
 // Captures are untrusted: names, sizes and content are checked, and at most 512 MiB are read. A
 // broken file is left out and listed in the notes.
 //
-// Thread: the caller's; blocks. Memory: all files at once for a .tar.gz.
+// Thread: the caller's; blocks. Memory: the files; of a .tar.gz meanwhile also the whole archive.
 #ifndef EXPORTER_TIMELINE_CAPTURED_H_
 #define EXPORTER_TIMELINE_CAPTURED_H_
 

@@ -1,6 +1,4 @@
 // JobProcess is a process of a watched job, as its endpoint describes it.
-//
-// Thread: plain data, no sharing.
 #ifndef EXPORTER_TIMELINE_JOB_PROCESS_H_
 #define EXPORTER_TIMELINE_JOB_PROCESS_H_
 

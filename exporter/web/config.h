@@ -1,4 +1,4 @@
-// Reads the agent's web configuration: YAML in the format of Prometheus' exporter-toolkit
+// Reads a web configuration: YAML in the format of Prometheus' exporter-toolkit
 // (web-configuration.md of prometheus/exporter-toolkit), so that a site's existing files also work
 // here.
 //

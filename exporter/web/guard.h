@@ -1,5 +1,5 @@
 // WebGuard applies the web configuration of `pulse agent` and `pulse watch`
-// (exporter/web/config.h): TLS, passwords and headers. Can reload it while clients are served.
+// (exporter/web/config.h): TLS, passwords and headers. Reload works while clients are served.
 //
 // Thread: Open and Reload on the program's main thread, the rest on the server thread.
 #ifndef EXPORTER_WEB_GUARD_H_

@@ -80,7 +80,6 @@ bool IsDirectoryNamed();
 // `filter` if the directory knows jobs, else all. On failure returns false and sets `error`.
 bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error);
 
-// Returns the value of --hang-after; nothing if the flag is absent.
 std::optional<std::chrono::milliseconds> HangAfter();
 
 // Removes duplicates, keeping the first of each.

@@ -12,7 +12,8 @@
 //   stands         communicators without progress for kListedAfterNs, long before this counts as a
 //                  hang, because the watcher's threshold may differ. since: Unix time. hang_after:
 //                  the job's threshold here, in seconds. usual: a wait about as long ended before
-//   jobs           include processes that ended without finalizing: others may wait for them
+//   jobs           also those of processes that ended without finalizing: others may wait for them.
+//                  `processes` counts live ones
 //   communicators  with ranks on other nodes, by the last 8 digits of their ids; include ended
 //                  processes, too. The largest come first, so that nodes which must omit some keep
 //                  the same ones

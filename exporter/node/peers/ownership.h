@@ -7,11 +7,11 @@
 // communicator. A communicator is identified by its id alone, since an invented rank would take
 // part in verdicts.
 //
-// The owner is the owner on the previous page, else the user who joined first. Ownership lasts
-// while one of that user's processes, live or kept after its end, claims the process or
-// communicator. A process that joined earlier has no priority over an owner, because it could copy
-// ids from a page into its memory at any time. For a process, but not for a communicator, a pid
-// confirmed by the kernel counts more than being first.
+// A process belongs to the user whose claim to its pid the kernel confirms. Else, as for every
+// communicator, the owner is the owner on the previous page, or the user who joined first.
+// Ownership lasts while one of that user's processes, live or kept after its end, claims the
+// process or communicator. A process that joined earlier has no priority over an owner, because it
+// could copy ids from a page into its memory at any time.
 //
 // Not thread-safe.
 #ifndef EXPORTER_NODE_PEERS_OWNERSHIP_H_

@@ -1,8 +1,8 @@
-// Holds the processes that have handed their segments to this server, and, in an agent, the last
-// state of ended ones.
+// Holds the processes that have handed their segments to this server, and the last state of ended
+// ones.
 //
 //             kHello, checked            the connection ends
-//   connected ----------------> member ----------------------> gone, or kept as ended (agent)
+//   connected ----------------> member ----------------------> gone, or kept as ended
 //       |
 //       +--> closed: silent for kHelloTimeout, or replaced by a newer one beyond kMaxSilent
 //
@@ -10,7 +10,7 @@
 //   - kMaxMembers members, with two descriptors each;
 //   - kMaxSilent connections that have not said hello;
 //   - one message per connection and round;
-//   - ended processes, by the agent's options;
+//   - ended processes, by an agent's options or kMaxEnded;
 //   - kMaxProcessBytes of measurements per process, kMaxPageBytes in total.
 // A flood of connections displaces only other silent ones: an honest process sends its hello
 // at once, before the server accepts the connection.
@@ -20,9 +20,7 @@
 // finalized communicators, then its largest member. Processes that claim to be another user's, and
 // communicators that another user owns, are left out (ownership.h).
 //
-// Parts: peer_slots.h, kept_processes.h, page_room.h, rejection_log.h.
-//
-// Thread: server thread only.
+// Thread: as Node (node.h).
 #ifndef EXPORTER_NODE_PEERS_PEER_TABLE_H_
 #define EXPORTER_NODE_PEERS_PEER_TABLE_H_
 
@@ -82,7 +80,7 @@ class PeerTable {
   // Tells the asking process how many processes will connect to it (`members`), and the members not
   // to bind the port for `delay`. Closes all connections.
   void Yield(std::chrono::milliseconds delay, int members);
-  // Refuses the request for the port: agents do not yield.
+  // Refuses the request for the port.
   void RefuseYield(const std::string& why);
 
   int members() const { return members_; }

@@ -43,7 +43,7 @@ struct Group {
   bool is_unequal = false;           // ranks differ in launches that wait for all ranks
   bool is_unused = true;             // see Job::unused
   bool is_shared_busy = false;       // a GPU that only its ranks share is busy
-  bool is_computing_ahead = false;   // the GPU of a rank that is ahead
+  bool is_computing_ahead = false;   // the GPU of a rank that is ahead computes
   bool is_held_up = false;           // ranks wait for one that is stopped, silent or gone
   Uses uses;                         // of the ranks that have not left; without stopped processes
   Uses of_job;
@@ -98,7 +98,7 @@ class Maker {
       const RasCommunicator* const before =
           found == seen_.before.communicators.end() ? nullptr : &found->second;
       RasCommunicator added = WithLastCounts(communicator, before);
-      // NCCL adds the hashes of a host and a pid, so several communicators can have one.
+      // An ID is the sum of the hashes of a host and a pid, so communicators can share one.
       const auto others = communicators.lower_bound({hashes.first, 0});
       if (std::next(others) != communicators.upper_bound({hashes.first, UINT64_MAX})) {
         added.id ^= hashes.second;
@@ -364,8 +364,8 @@ class Maker {
   // Returns a time before the first answer that is old enough for a process to count as stopped.
   int64_t LongAgo() const { return std::min(seen_.since_ns, seen_.now_ns - 2 * kStoppedAfterNs); }
 
-  // True if too little is known to judge the rank: its process, its calls when it left, or whether
-  // it still runs (RAS misses it, but the answer proves no absence).
+  // True if the rank is excused, or too little is known to judge it: its process, its calls when it
+  // left, or whether it still runs (RAS misses it, but the answer proves no absence).
   static bool IsDoubtful(const RasRank& rank, const ProcessFacts& facts) {
     return rank.pid == 0 || (rank.has_left && !rank.has_counts) || facts.is_excused ||
            (rank.is_missing && facts.condition == Condition::kFine);
@@ -447,7 +447,7 @@ class Maker {
   const Observation& seen_;
   std::multimap<std::pair<uint64_t, int32_t>, const HostProcess*> by_own_pid_;
   std::map<int32_t, const HostProcess*> by_pid_;
-  std::set<std::string> hosts_;  // this host's addresses for which RAS' pids are known here
+  std::set<std::string> hosts_;  // addresses of this host whose ranks are in its own PID namespace
   std::set<int32_t> covered_;    // pids that RAS knows
   std::map<ProcessKey, ProcessFacts> facts_;
   std::map<std::pair<std::string, int32_t>, std::size_t> group_of_;

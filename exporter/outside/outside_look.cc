@@ -135,7 +135,7 @@ class OutsideLook::Impl {
   }
 
   // Asks at all addresses at once, and again while a process of this host is missing in the answers,
-  // or counts have decreased.
+  // an answer fails, or counts have decreased.
   RasAnswer Ask() {
     RasAnswer heard;
     auto missing = wanted_;
@@ -182,7 +182,7 @@ class OutsideLook::Impl {
         if (error.empty()) kept.clear();
         if (report.is_connected) again.emplace(name, open[name]);
       }
-      // A killed or old process stays out of all answers.
+      // Some processes, such as killed ones, stay missing until the last round.
       const bool is_failed = std::any_of(again.begin(), again.end(), [this](const auto& each) {
         return !errors_[each.first].empty();
       });

@@ -14,7 +14,7 @@ constexpr int64_t kDayNs = int64_t{86400} * 1000000000;
 constexpr std::size_t kMostWaits = 4096;
 constexpr std::size_t kMostNotes = 64;
 
-// Adds the sentences of `pulse diagnose`: all of them if no rank is named.
+// Adds the notes of `pulse diagnose`, after its summary if no rank is named.
 void AddNotes(const JobLook& look, std::vector<OutsideNote>* notes) {
   const Health& health = look.health;
   if (health.notes.empty()) return;

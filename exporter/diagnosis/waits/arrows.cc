@@ -26,8 +26,8 @@ void FindMismatch(ViewWaits* waits) {
   }
 }
 
-// True if all calls that idle ranks lack are among the launches that have not begun. An unreported
-// call may have begun before these.
+// True if all calls that idle ranks lack are among the others' launches in flight. Otherwise an
+// unreported call may have begun before these.
 bool AreOwedLaunched(const CommunicatorFacts& facts) {
   const uint64_t owed = Total(facts.owed);
   return std::all_of(facts.live.begin(), facts.live.end(), [owed](const RankView* rank) {

@@ -20,8 +20,8 @@ bool IsHeldUpByEvent(const LastEvent& cause, const Member& each, uint64_t most_l
   return false;
 }
 
-// Returns the ranks that have called least. A rank whose own calls are unreported is named only if
-// it can't wait for a call of another rank.
+// Returns the ranks that are behind and have unreported calls, if they can't wait for a call of
+// another rank.
 Ranks NamedByCounts(const CommunicatorFacts& facts) {
   if (!facts.are_all_live() || facts.view->has_point_to_point) return {};
   return Where(facts.behind, [&facts](const RankView* rank) {
@@ -215,13 +215,13 @@ uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
   uint64_t idle = UINT64_MAX;
   for (const std::size_t at : waits.outside) {
     const Member& other = waits.members[at];
-    // Events may not show how far the GPU of `each` has come. It waits for a process that ended
-    // its work when the wait began.
+    // Events may not show how far the GPU of `each` has come. A process that began to exit when the
+    // wait began has not made the awaited call.
     const bool has_left =
         IsExiting(*other.rank) && !IsAtFront(each) &&
         ElapsedNs(other.rank->process->last_poll_realtime_ns, each.since_ns) < kCauseSlackNs;
     if (other.doing != Doing::kIdle && !has_left) continue;
-    // Only for a Broadcast is the root done while others still wait in it.
+    // The root of a Broadcast may be done while others still wait in it.
     if (!waits_for_all && !WaitsForAll(other.rank->communicator->last_call_op)) continue;
     idle = std::min(idle, other.called);
   }

@@ -157,7 +157,7 @@ std::vector<uint32_t> ShortestCircle(const WaitGraph& graph, const std::vector<u
     for (uint32_t at = from.at(home); at != home; at = from.at(at)) circle.push_back(at);
     std::reverse(circle.begin() + 1, circle.end());
     if (best.empty() || circle.size() < best.size()) best = std::move(circle);
-    // Length of the shortest circle: two communicators used in opposite order, for each a GPU, the
+    // Short enough to be described: two communicators used in opposite order, for each a GPU, the
     // call, and the host that has not made it.
     constexpr std::size_t kShortest = 6;
     if (best.size() <= kShortest) break;

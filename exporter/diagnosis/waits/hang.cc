@@ -28,8 +28,8 @@ uint64_t NumberOf(const std::pair<std::string, int>& kind,
   return calls;
 }
 
-// Returns how often each of `ranks` has called the kinds in `owed`, as counted in tables. Omits
-// kinds that the ranks have not called equally often.
+// Returns how often each of `ranks` has called the kinds in `owed`. Omits kinds that the ranks have
+// not called, or not equally often.
 Calls CallsBefore(const Calls& owed, const Ranks& ranks) {
   Calls before;
   for (const auto& [kind, count] : owed) {

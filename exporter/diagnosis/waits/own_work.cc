@@ -121,9 +121,9 @@ bool OwnWork::MayWaitUncounted(const HostThread& thread) {
   return without_work_[job] > own;
 }
 
-// Ranks may make that call at different points of their programs: a Recv is posted ahead of its
-// Send, and a Broadcast ahead of its root's. A Broadcast that another rank is beyond has begun at
-// its root.
+// True if ranks may make this call at different points of their programs: a Recv is posted ahead of
+// its Send, and a Broadcast ahead of its root's. A Broadcast that another rank is beyond has begun
+// at its root.
 bool OwnWork::MayBePostedAhead(const MemberIndex& at) {
   const Member& each = graph_.member(at);
   if (graph_.view(at.view).has_point_to_point) return true;

@@ -8,10 +8,10 @@ namespace {
 struct PeerWait {
   std::size_t at, peer;  // members
   bool sends, is_mutual;
-  bool is_front;  // the GPU is known to be in this call
+  bool is_front;  // the GPU is in this call, or enters it next
 };
 
-// Returns the peer of the launch that the rank's GPU is known to be in; -1: not known.
+// Returns the peer of the launch that the rank's GPU is in, or enters next; -1: not known.
 int32_t PeerAtFront(const RankView& rank, bool sends) {
   const PeersSnapshot& peers = rank.communicator->peers;
   return sends ? peers.is_sending_to : peers.is_receiving_from;
@@ -244,7 +244,7 @@ class PeerArrows {
   const CommunicatorView& view_;
   ViewWaits& waits_;
   std::vector<PeerWait> all_;
-  bool are_known_ = true;  // the peers of all ranks, which are all here
+  bool are_known_ = true;  // all peers are known, and are in this view
   Missing missing_ = Missing::kNone;
 };
 

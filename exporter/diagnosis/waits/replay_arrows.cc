@@ -5,8 +5,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Returns the ranks that are behind outside of graphs. Empty if none or too many are, or if each of
-// two ranks lacks a call of the other.
+// Returns the ranks that are behind outside of graphs. Empty if none or too many are, if a rank is
+// not live, or if each of two ranks lacks a call of the other.
 Ranks FindBehindBesideGraphs(GraphBuilder& graph, std::size_t i) {
   Calls most;
   for (const Member& each : graph.waits(i).members) {

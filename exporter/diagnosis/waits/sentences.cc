@@ -317,8 +317,8 @@ class Sentences {
                         " here before, and then resumed.");
   }
 
-  // Returns the sentence about a circle on one communicator, in which each rank waits in Send or
-  // Recv for the next.
+  // Returns the sentence about ranks that wait for each other in a circle: in Send and Recv of one
+  // communicator, or over several communicators.
   std::string Circle() const {
     std::vector<std::string> steps;
     const std::size_t count = stall_.circle.size();
@@ -534,8 +534,7 @@ class Sentences {
         ". Whether they wait for each other, and for which rank, is not known.");
   }
 
-  // Returns the sentence for ranks that are all in the same call. States "all ranks are inside"
-  // only if that is known for each.
+  // Returns the sentence for ranks that are all in the same call.
   std::string NoProgress() const {
     const Ranks& late = stall_.suspects;
     const Ranks completed =

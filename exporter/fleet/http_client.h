@@ -1,6 +1,6 @@
 // Sends one GET to many servers at once, from one poll loop.
 //
-// Each server has its own time limit, and error texts are for people. No redirect is followed. The
+// Each request has its own time limit, and error texts are for people. No redirect is followed. The
 // size of each answer and of all together is limited, packed (gzip) and unpacked. If all together
 // exceed their limit, the longest incomplete answer is dropped, and the others continue. A server
 // gets one request at a time. After a request that failed, or got only "busy", its other requests

@@ -8,8 +8,8 @@
 // ranks, and all of them began before its last poll.
 //
 // More polls follow if a rank seems late but a poll has too few common calls to name it: an
-// endpoint keeps the last 32 calls of each communicator. They are skipped if a poll takes longer
-// than the pause between polls.
+// endpoint keeps the last 32 calls of each communicator. They end after `most_looks` polls, or once
+// as many pauses have passed.
 //
 // Thread: the caller's; blocks. Memory: `most_bytes` of snapshots, and half of that for answers in
 // transit, whatever endpoints answer. Processor time: `most_time` to unpack and read all answers,
@@ -60,7 +60,7 @@ struct JobLook {
   std::map<std::string, std::vector<std::string>> unheard;
   std::size_t without_job = 0;       // endpoints that answered, without a process of the job
   std::set<std::string> other_jobs;  // some of the job IDs that the filter left out
-  std::shared_ptr<const SnapshotUnion::EndpointOf> endpoint_of;  // an index into `endpoints`
+  std::shared_ptr<const SnapshotUnion::EndpointOf> endpoint_of;  // indices into the polled ones
 
   int64_t now_realtime_ns = 0;
   SnapshotSet set;

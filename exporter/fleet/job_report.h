@@ -17,8 +17,8 @@ constexpr const char* JobFindingName(JobFinding finding) {
   return kNames[static_cast<int>(finding)];
 }
 
-// Returns the finding that decides the exit status: the rule in health.h, and kIncomplete also if
-// an endpoint did not answer.
+// Returns the finding that decides the exit status: kHang for a hang that is not usual; else
+// kIncomplete if an endpoint did not answer, or by the job's health (health.h).
 JobFinding FindingOfJob(const JobLook& look);
 
 // Returns the first line of JobText.

@@ -1,5 +1,5 @@
 // AskRas requests the report of NCCL's RAS (reliability, availability, serviceability) on a job's
-// communicators: a second source for ranks that no endpoint knows.
+// communicators, for ranks that no endpoint knows and for jobs without the plugin.
 //
 // Since NCCL 2.24 every process of a job listens on localhost:28028 or NCCL_RAS_ADDR. They share
 // the port, and the kernel picks a process for each connection. This process answers for all
@@ -16,9 +16,9 @@
 // job.
 //
 // The report is kept as it was sent: NCCL 2.28.7 and 2.28.9 omit the comma after "nvml_dev" in
-// "missing_ranks", so it may be invalid JSON. It has no completions, Send, Recv or graph replays,
-// and no verdict depends on it. Source: NCCL 2.24 to 2.32, src/ras/client.cc,
-// src/ras/client_support.cc.
+// "missing_ranks", so it may be invalid JSON. It has no completions, Sends, Recvs or graph replays.
+// Verdicts on jobs with the plugin don't depend on it; others do (exporter/outside). Source: NCCL
+// 2.24 to 2.32, src/ras/client.cc, src/ras/client_support.cc.
 //
 // Thread: any; blocks, for `patience` at most. Memory: `most_bytes`.
 #ifndef EXPORTER_FLEET_RAS_REPORT_H_

@@ -36,8 +36,8 @@ bool ResolveTargets(const std::string& text, bool is_https, uint16_t otherwise_p
 
 struct PrometheusQuestion {
   Address prometheus;
-  std::string job_id;               // job to find; "": all jobs
-  std::optional<uint64_t> comm_id;  // the jobs with this communicator
+  std::string job_id;               // job to find; "": by `comm_id`, or all jobs
+  std::optional<uint64_t> comm_id;  // a communicator of the job; ignored with a `job_id`
   bool otherwise_https = false;     // whether addresses without scheme are https
 };
 

@@ -1,9 +1,9 @@
 // FindGroupCalls finds which collectives of each process group each rank has called and completed.
 //
 // A rank's dump has only its last calls, or only its incomplete ones. What the rank has called is
-// known from its last call in the group, from the group's status in the dump, or, if the dump goes
-// back further than the group's first call, from the absence of calls. Otherwise `is_known` is
-// false.
+// known from its last call in the group, or from the group's status in the dump. If its dump begins
+// before the group's first call and has no call in the group, the rank has called none. Otherwise
+// `is_known` is false.
 //
 // Thread: any, no state. The result points into the dumps.
 #ifndef EXPORTER_FLIGHT_RECORDER_GROUP_CALLS_H_

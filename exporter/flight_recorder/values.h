@@ -48,7 +48,7 @@ class Values {
   std::string_view TextOf(Value value) const;
   // Returns a list's items, a dictionary's alternating keys and values, or nothing.
   const std::vector<Value>& ItemsOf(Value value) const;
-  // Null if the value is no integer.
+  // Returns an integer, also one written as a text (JSON dumps); nothing if it is neither.
   std::optional<int64_t> IntegerOf(Value value) const;
   // Returns a dictionary's value for this key; None if the key is not among the first kMostFields.
   Value At(Value dict, std::string_view key) const;

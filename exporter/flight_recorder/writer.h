@@ -12,7 +12,7 @@
 // dimension: shapes are not known.
 //
 // Not written:
-//   - Send and Recv: their peer is not known with the call, and the tool refuses them without it;
+//   - Send and Recv, and ReduceScatter of unknown types: the tool needs their peer or type;
 //   - communicators with a rank whose job rank or calls are not known;
 //   - calls before the first one that all ranks have: the tool matches from the beginning;
 //   - a collective that one rank has completed and whose state on another rank is not known: the

@@ -49,7 +49,7 @@ struct HostProcess {
   std::string ras_address;
   bool is_ras_off = false;  // NCCL_RAS_ENABLE=0
 
-  // True if NCCL is known to be older than 2.28.7: RAS has no JSON, and its text can crash it.
+  // True if NCCL is known to be older than 2.28.7: RAS has only text, which can crash the process.
   bool IsRasOld() const;
 };
 
@@ -68,8 +68,8 @@ HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
                                 const std::vector<int32_t>* pids = nullptr,
                                 const std::string& proc = "/proc");
 
-// True if no thread of the process will ever run the program's code again: the process has ended,
-// or the driver still releases its GPU, which may take minutes.
+// True if all threads of the process are exiting: the driver may take minutes to release its GPU.
+// False if there is no such process.
 bool IsEnding(int32_t pid, const std::string& proc = "/proc");
 
 }  // namespace nccl_pulse::outside

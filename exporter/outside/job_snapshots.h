@@ -4,23 +4,23 @@
 //
 //   source  fact                              snapshot
 //   RAS     counts grew between two answers   the communicator makes progress
-//           counts at rest, different         ranks with higher counts have work in flight, unless their
-//                                             GPU has run nothing or computes; ranks with the lowest
-//                                             count have not called the next collective
+//           counts at rest, different         ranks with higher counts have work in flight, unless
+//                                             their GPU has run nothing or computes; ranks with the
+//                                             lowest count have not called the next collective
 //           counts at rest, equal             decided by NVML's facts
 //           rank missing                      see Condition
 //   NVML    a GPU was always busy, without    its rank has work in flight
 //           memory traffic
-//           a GPU has run nothing             its rank has not called the operation in which the busy
-//                                             ones wait, if at most half of the known GPUs are idle
+//           a GPU has run nothing             its rank has not called the operation in which the
+//                                             busy ones wait, if no more GPUs are idle than busy
 //           any                               a fact of its rank in the graph of waits
 //   /proc   stopped or frozen; no such pid    see Condition
 //
 // A stopped, ended or silent rank blocks the others if one of their GPUs is busy, or if it had
 // launched fewer when it last answered. An ended rank can't come back, so it also blocks them if no
 // GPU's use is known. A running rank that has launched fewer, and whose GPU isn't busy, takes
-// precedence: a stopped rank with a busy GPU waited for it, and so did an ended rank, unless its
-// own last counts are lower, too. Ranks that move in another communicator wait for none of these.
+// precedence: a stopped rank with a busy GPU waited for it, and so did an ended rank whose last
+// counts aren't known. Ranks that move in another communicator wait for none of these.
 //
 // A rank that has launched fewer may wait outside NCCL for another rank. So it isn't named if the
 // GPU of another rank computes, or if a single rank is ahead of several, which may have a stuck GPU
@@ -55,13 +55,13 @@
 namespace nccl_pulse::outside {
 
 struct Observation {
-  RasAnswer before, after;             // hang_after apart
+  RasAnswer before, after;             // RAS' two answers
   int64_t before_ns = 0, now_ns = 0;   // Unix times of the answers
   int64_t since_ns = 0;                // Unix time when the GPUs began to wait, <= before_ns
   std::vector<HostProcess> processes;  // of this host, by pid
   std::vector<HostProcess> unloaded;   // see host_processes.h
   std::size_t unread = 0;              // see host_processes.h
-  std::vector<HostGpu> gpus;           // use since before_ns, or since NVML's oldest sample
+  std::vector<HostGpu> gpus;           // use since since_ns, within the limits of outside_look.h
   // Addresses of this host, each with HostProcess::network.
   std::map<std::string, uint64_t> addresses;
   std::string hostname;
@@ -104,7 +104,7 @@ struct Uses {
   bool AreAll(GpuUse use) const {
     return (*this)[use] != 0 && (*this)[use] == std::accumulate(counts.begin(), counts.end(), 0U);
   }
-  // True if as many GPUs wait as compute.
+  // True if no more GPUs compute than wait.
   bool DoFewCompute() const { return (*this)[GpuUse::kMixed] <= (*this)[GpuUse::kBusy]; }
 };
 

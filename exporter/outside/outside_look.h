@@ -1,11 +1,11 @@
 // OutsideLook diagnoses jobs whose processes run without NCCL Pulse, by NCCL's RAS, NVML and /proc,
-// for `pulse diagnose` if no endpoint knows a process with NCCL.
+// for `pulse diagnose` and the agent (outside_monitor.h).
 //
 // RAS, the status service in NCCL's processes, knows counts of launches, but no completions. So it
-// is asked twice, hang_after apart. One process answers for all processes that share communicators
-// with it, on all nodes. NVML and /proc only know this host.
+// is asked twice. One process answers for all processes that share communicators with it, on all
+// nodes. NVML and /proc only know this host.
 //
-// Thread: the caller's; blocks for hang_after and at most four times kRasPatience, besides NVML and
+// Thread: the caller's. Begin and End block for up to twice kRasPatience each, besides NVML and
 // /proc. Memory: kMostBytesAtOnce of text, and the values of one answer.
 #ifndef EXPORTER_OUTSIDE_OUTSIDE_LOOK_H_
 #define EXPORTER_OUTSIDE_OUTSIDE_LOOK_H_
@@ -62,7 +62,7 @@ struct Options {
 };
 
 struct Looks {
-  std::vector<JobLook> jobs;       // with two or more ranks
+  std::vector<JobLook> jobs;       // with two or more ranks, by RAS or WORLD_SIZE
   std::size_t processes = 0;       // on this host, with NCCL and without the plugin
   std::set<std::size_t> mixed;     // indices of jobs with some ranks known to endpoints
   std::vector<std::string> notes;  // sources that could not be asked, and why

@@ -3,13 +3,13 @@
 // is `hang_after`.
 //
 //   NVML    each round, all GPUs
-//   /proc   processes on GPUs, for the list of those without the plugin: when the set of processes on
+//   /proc   processes on GPUs, to list processes without the plugin: when the set of processes on
 //           GPUs has changed, and every kListAgain. Also once a GPU has been busy without memory
-//           traffic for half of the threshold
-//   RAS     asked at that time, and again after each half of the threshold while GPUs wait. Not asked
-//           for kLeftAlone after answers by which all jobs of this host are OK
+//           traffic for half of the threshold (3 to 12 s)
+//   RAS     asked at that time, at the threshold, and then after each such half while GPUs wait.
+//           Not asked for kLeftAlone after answers by which all jobs of this host are OK
 //
-// So RAS is never asked about a healthy job. Findings are snapshots, like the plugin's.
+// So RAS is asked only while a GPU seems to wait. Findings are snapshots, like the plugin's.
 //
 // Thread: one calls Round, which blocks for up to four times kRasPatience; Snapshots and Processes
 // any. Cost without a hang: 2.5 ms of NVML per round.
@@ -43,7 +43,7 @@ class OutsideMonitor {
   bool HasGpus() const;
   // Returns sentences about sources that could not be asked.
   std::vector<std::string> Round();
-  // Returns the ranks of jobs whose GPUs wait, and notes on such jobs; empty if none wait.
+  // Returns the ranks of jobs that hang, and notes on jobs whose GPUs wait; empty if none wait.
   SnapshotSet Snapshots(int64_t now_realtime_ns) const;
   // Processes on GPUs that use NCCL without the plugin; nothing before the first round.
   std::optional<std::vector<ProcessWithoutPlugin>> Processes() const;

@@ -15,15 +15,15 @@
 
 namespace nccl_pulse::outside {
 
-// Returns sentences on the ranks that are named, or may be at fault: which, why, and their GPUs.
-// `stood_ns`: time between RAS' two answers, in which the counts did not change.
+// Returns sentences on a root's ranks (those named as the cause, else those that may be at fault):
+// which they are, why, and what their GPUs do. `stood_ns`: time between RAS' two answers.
 std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns);
 
 // Returns sentences for a job in which no rank is named.
 std::string SummaryWords(const Job& job, int64_t stood_ns);
 
 // Returns the facts that `verdict` does not use, a sentence each: ranks that are stopped, gone or
-// silent, or report an error, and ranks that have launched fewer collectives.
+// silent, report an error, left a communicator before others, or have launched fewer collectives.
 std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict);
 
 // Returns a sentence for each known fault of this release of NCCL ("2.28.9"), with the source.

@@ -29,7 +29,7 @@
 namespace nccl_pulse::outside {
 
 struct Network {
-  // Opens the namespace that FindNcclProcesses saw; fails if the pid now is another process'. On
+  // Opens the namespace that FindNcclProcesses saw; fails if the pid now has another namespace. On
   // failure returns null, and sets `error`.
   static std::shared_ptr<const Network> Open(const HostProcess& process, std::string* error);
 
@@ -67,7 +67,7 @@ using OpenNetwork =
 
 // Selects the RAS to ask.
 struct RasChoice {
-  std::optional<Address> address;  // used if no process is asked; none: RAS isn't asked then
+  std::optional<Address> address;  // used if there is no process to ask; none: no RAS is asked
   bool asks_processes = true;      // ask at the addresses in the processes' variables
   OpenNetwork open_network;
 };
@@ -77,8 +77,8 @@ struct RasChoice {
 bool ReadRasChoice(const std::string& ras, bool enters_networks, RasChoice* choice,
                    std::string* error);
 
-// Returns the RAS listeners of processes without the plugin, each address once; or `choice.address`
-// if there are none.
+// Returns the RAS listeners of processes without the plugin, each address once. Returns
+// `choice.address` without `processes` or asks_processes.
 RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice& choice);
 
 }  // namespace nccl_pulse::outside

@@ -40,7 +40,7 @@ class Uncaptured {
   struct Trouble {
     std::string key;  // the job, or the slow rank's location
     bool is_hang = false;
-    WatchState::Time seen{};  // the end of the round that first reported it
+    WatchState::Time seen{};  // the end of the last round that reported it
     std::string reason;       // "hang of communicator 00ab ..."
   };
 

@@ -29,7 +29,7 @@ struct EndpointSummary {
   std::vector<Standing> stands;
   bool is_somebody_late = false;  // a rank makes others wait
   std::vector<Job> jobs;
-  // Communicators that also have ranks at other endpoints: the last 8 digits of their ids.
+  // Stalled communicators, and those with ranks at other endpoints: the last 8 digits of their ids.
   std::vector<std::string> communicators;
 };
 

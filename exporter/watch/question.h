@@ -16,8 +16,8 @@ namespace nccl_pulse {
 bool ReadQuery(std::string_view query, JobFilter* filter, std::string* error);
 
 // Parses the body of Alertmanager's webhook (version 4): the job in the labels of the first firing
-// alert. Sets `is_resolved` if no alert is firing. Source: Alertmanager's documentation,
-// "webhook_config".
+// alert that has any. Sets `is_resolved` if no alert is firing. Source: Alertmanager's
+// documentation, "webhook_config".
 bool ReadAlerts(std::string_view body, JobFilter* filter, bool* is_resolved, std::string* error);
 
 std::string PercentEncoded(const std::string& text);

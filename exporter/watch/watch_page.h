@@ -14,7 +14,7 @@ namespace nccl_pulse {
 // `own_url`: URL of this page as the client sees it, for links back; "": not known.
 std::string WatchPage(const WatchState& state, const std::string& own_url);
 
-// Renders a report as a page.
+// Renders the text of a diagnosis as a page.
 std::string VerdictPage(const std::string& text);
 
 }  // namespace nccl_pulse

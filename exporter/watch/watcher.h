@@ -63,8 +63,8 @@ class Watcher {
     std::function<Time()> clock = [] { return std::chrono::steady_clock::now(); };
     // Called with news about a job, for the log; may be null.
     std::function<void(const std::string& line)> log;
-    // Called at the end of each round, on its thread; may be null, and JobHang::report is then
-    // null.
+    // Called at the end of each round, on its thread. May be null; JobHang::report is then not
+    // filled.
     std::function<void(const WatchState& state)> tell;
   };
 
@@ -103,14 +103,14 @@ class Watcher {
   };
   // The polls of a group so far.
   struct Looked {
-    Time at{};              // last poll for hangs
-    bool is_retry = false;  // the last poll found no hang, so it was repeated soon
+    Time at{};              // last poll for hangs, set back if the next one shall come sooner
+    bool is_retry = false;  // the last poll found no hang; only the first such is repeated soon
     Time stragglers_at{};   // last poll for stragglers
     std::map<Row, JobFindings> findings;
     JobLookMemory memory;
   };
 
-  // True if the last poll found a hang or an expected wait.
+  // True if the last poll found a hang or a usual wait.
   static bool HasStood(const Looked& looked);
   void FindEndpoints(Time now);
   void AskSummaries();

@@ -79,8 +79,7 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
 // Opens a capture in `set`, in place of the least recently used one. Returns null if another thread
 // took the slot first.
 GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, uint64_t touch) {
-  // The least recently used capture has ended, or more than a hundred others have begun since it
-  // was used.
+  // The least recently used capture has ended, unless more than kWays open captures share a set.
   Capture* oldest = nullptr;
   uint64_t oldest_id = Capture::kBusy;
   uint64_t oldest_touch = 0;

@@ -101,8 +101,8 @@ void CommunicatorTable::RecycleExpired() {
 }
 
 bool CommunicatorTable::Recycle(Communicator& communicator) {
-  // From then on no lane can be claimed for the old owner, because its generation is not the
-  // record's; and no visit is made, because its context is closed.
+  // Its context is closed, so no visit begins any more. Once the record is recycled, it has another
+  // generation, so no lane can be claimed for the old owner.
   const CommunicatorParts* const parts = communicator.parts.load();
   const bool is_left = parts == nullptr || (parts->calling.IsOver() && parts->launching.IsOver() &&
                                             parts->reporting.IsOver());

@@ -6,7 +6,8 @@ namespace nccl_pulse {
 namespace {
 
 constexpr uint32_t kMostReserve = 1024;
-// Most chunks that one communicator can use: one for each series, and one for each lane's counters.
+// Most chunks that settling one communicator takes: one for each series in the settling thread's
+// lane, and one for each lane's counters.
 constexpr uint32_t kChunksToSettle = kSeriesPerCommunicator + kLanes;
 static_assert(ReadyChunks::kLeast > kChunksToSettle);
 
@@ -44,7 +45,7 @@ void ReadyChunks::Expect(CommunicatorTable& communicators) {
 }
 
 bool ReadyChunks::Keep(uint32_t newcomers) {
-  // After the kernel has refused memory, ask again only after a pause, and for fewer chunks.
+  // If the kernel refuses memory, fewer chunks are requested at once, and more after a pause.
   constexpr uint64_t kPauseNs = 1000000000;
   constexpr uint32_t kLessChunks = 64;
   const uint64_t now_ns = instruments_.clock.NowNs();

@@ -70,7 +70,7 @@ void Tracker::RecordState(uint64_t bits, int state) {
   constexpr int kLastKnownState = 31;  // KernelPhaseStop, API v7
   if (state < 0 || state > kLastKnownState) return Ignore(IgnoredReason::kUnknownState);
   // The known states (a ProxyOp in progress, an API call at its group's end) are not exported. A
-  // state for an operation that is long gone is counted.
+  // state for an operation that is long gone counts as ignored.
   if (Ticket::Kind(bits) != TicketKind::kProxyOp) return;
   const OperationRef ref = communicators_.FindOperation(bits, TicketKind::kProxyOp);
   if (ref.communicator == nullptr) return Ignore(IgnoredReason::kForeignHandle);

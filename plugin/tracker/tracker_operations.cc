@@ -44,8 +44,8 @@ void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& eve
   }
   const auto launch_fate = static_cast<uint8_t>(fate);
   OperationKind& kind = parts.operation_kinds.SlotOf(event);
-  // Launches that are counted under another key have no cells of their own.
   if (kind.Is(event, launch_fate)) return;
+  // A kind without a series of its own has no cells, and is not cached.
   kind.Learn(event, launch_fate, SeriesKey::Op(key), writer.CellsOfLaunches(key));
 }
 

@@ -58,7 +58,7 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
 }
 
 void Tracker::CountUnreported() {
-  if (instruments_.stream_timer == nullptr) return;  // it is not known which calls are stalled
+  if (instruments_.stream_timer == nullptr) return;  // pending calls are not known
   for (Communicator& communicator : communicators_) {
     CommunicatorParts* const parts = communicator.parts.acquire();
     if (parts != nullptr) parts->unreported.Look(instruments_, communicator);
@@ -70,7 +70,7 @@ void Tracker::FollowOperations(Communicator& communicator) {
   const CompletionSource source = record.completion_source();
   if (source == CompletionSource::kStream) return;  // CUDA events are more precise
   if (!communicator.is_live() || instruments_.timing == TimingMode::kOff) {
-    record.ChangeCompletionSource(source, CompletionSource::kNone);  // no thread polls any longer
+    record.ChangeCompletionSource(source, CompletionSource::kNone);  // not polled any longer
     return;
   }
   const bool by_kernel = instruments_.times_kernels();

@@ -13,7 +13,7 @@ constexpr int kFirstVersionThatHides = 6;
 // After this time, the launch of a captured call counts as unreported: NCCL reports it microseconds
 // after the call, or when the call's group ends.
 constexpr uint64_t kUnlaunchedNs = 5000000000;
-// Pause between two polls of a proven counter.
+// Pause between two polls of a counter that is proven, or that may count replays.
 constexpr uint64_t kLookNs = 90000000;
 // Low bits of TrackedWork::counted, for the number of launches. The upper bits tag the
 // communicator: they suffice to distinguish it from the next few that use this TrackedWork.

@@ -32,7 +32,7 @@ static_assert(sizeof(void*) == 8 && sizeof(size_t) == 8 && sizeof(int) == 4 && s
               "the layouts are those of an LP64 machine");
 
 // The only return value of the callbacks (ncclResult_t). NCCL ignores it for start, stop and
-// record. An error from init would harm the job (2.28 and later: reference counts go wrong).
+// record. An error from init would harm the job (2.30 and later: reference counts go wrong).
 inline constexpr int kSuccess = 0;
 
 // Event types: the bits of the activation mask and the values of Descriptor::type.
@@ -154,7 +154,7 @@ static_assert(sizeof(KernelChDetails) == 16);
 static_assert(offsetof(KernelChDetails, channelId) == 0);
 static_assert(offsetof(KernelChDetails, pTimer) == 8);
 
-// The symbol that a plugin exports. API versions differ in the type of init.
+// The symbol that a plugin exports. Each API version has its own Init, Descriptor and StateArgs.
 template <typename Init, typename Descriptor, typename StateArgs>
 struct ProfilerTable {
   const char* name;
@@ -173,7 +173,7 @@ static_assert(offsetof(AnyProfiler, stopEvent) == 24);
 static_assert(offsetof(AnyProfiler, recordEventState) == 32);
 static_assert(offsetof(AnyProfiler, finalize) == 40);
 
-// Numbers that version 1 passes where later ones pass strings. Functions: ncclFunc_t of
+// Names of the numbers that version 1 passes instead of strings. Functions: ncclFunc_t of
 // src/include/nccl_common.h; algorithms and protocols: NCCL_ALGO_*, NCCL_PROTO_* of
 // src/include/device.h; data types: ncclDataType_t of nccl.h (2.23.4).
 inline constexpr const char* kFunctionNames[] = {

@@ -1,7 +1,6 @@
 // NCCL profiler plugin API, version 4: symbol ncclProfiler_v4, known to NCCL since 2.27.3.
 // Differences from v3: init describes the communicator; operations have the number of channels used
-// instead of the requested maximum; KernelCh has times. Source of the layout: NCCL 2.27.3, its
-// header of the profiler plugin API (see common.h).
+// instead of the requested maximum; KernelCh has times. Source: NCCL 2.27.3 (see common.h).
 //
 // Thread: plain data. Cost: none.
 #ifndef PLUGIN_ABI_PROFILER_V4_H_

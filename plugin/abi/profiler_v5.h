@@ -1,7 +1,7 @@
 // NCCL profiler plugin API, version 5: symbol ncclProfiler_v5, known to NCCL since 2.28.3.
 // Differences from v4: events for the user's calls (GroupApi, CollApi, P2pApi) and for kernel
-// launches; `type` has 8 bytes; init's arguments are in another order. Source of the
-// layout: NCCL 2.28.3, its header of the profiler plugin API (see common.h).
+// launches; operations have parentGroup; `type` has 8 bytes; init's arguments are in another order.
+// Source: NCCL 2.28.3 (see common.h).
 //
 // Thread: plain data. Cost: none.
 #ifndef PLUGIN_ABI_PROFILER_V5_H_
@@ -66,7 +66,7 @@ struct Descriptor {
 
   uint64_t type;    // exactly one kEvent* bit
   void* parentObj;  // handle of the parent event, from startEvent; may be NULL
-  int rank;         // 0 and meaningless for ProxyCtrl, KernelCh and the API events
+  int rank;         // 0 and meaningless for ProxyCtrl, KernelCh, KernelLaunch and the API events
   union {
     GroupApi groupApi;
     CollApi collApi;

@@ -1,7 +1,6 @@
 // NCCL profiler plugin API, version 6: symbol ncclProfiler_v6, known to NCCL since 2.29.2.
-// Differences from v5: events for copy-engine collectives (CeColl, CeSync, CeBatch). State
-// arguments are unchanged. Source of the layout: NCCL 2.29.2, its header of the profiler plugin
-// API (see common.h).
+// Differences from v5: events for copy-engine collectives (CeColl, CeSync, CeBatch). init and the
+// state arguments are unchanged. Source: NCCL 2.29.2 (see common.h).
 //
 // Thread: plain data. Cost: none.
 #ifndef PLUGIN_ABI_PROFILER_V6_H_
@@ -51,7 +50,7 @@ struct Descriptor {
 
   uint64_t type;    // exactly one kEvent* bit
   void* parentObj;  // handle of the parent event, from startEvent; may be NULL
-  int rank;         // 0 and meaningless for ProxyCtrl, KernelCh and the API events
+  int rank;         // 0 and meaningless for ProxyCtrl, KernelCh, KernelLaunch and the API events
   union {
     GroupApi groupApi;
     CollApi collApi;
@@ -98,8 +97,7 @@ static_assert(offsetof(Descriptor, ceCollBatch.useIntraSync) == 40);
 
 using StateArgs = v5::StateArgs;
 
-// The order of arguments differs from v4. comm_name may be NULL and is the user's own memory: copy
-// it.
+// comm_name may be NULL and is the user's own memory: copy it.
 using Init = int(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
                  int nranks, int rank, DebugLogger logger);
 using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;

@@ -1,8 +1,8 @@
 // NCCL profiler plugin API, version 7: symbol ncclProfiler_v7, known to NCCL since 2.31.2.
 // Differences from v6: calls and operations have a user tag at the end; Coll names the
-// symmetric-memory kernel if one executes it (isSymColl, kernelVariant); KernelPhase is new.
-// Members of v6 keep their offsets. State arguments are unchanged. Source of the layout: NCCL
-// 2.31.2, its header of the profiler plugin API (see common.h).
+// symmetric-memory kernel if one executes it (isSymColl, kernelVariant); KernelPhase is new. Members
+// of v6 keep their offsets. init and the state arguments are unchanged. Source: NCCL 2.31.2 (see
+// common.h).
 //
 // Thread: plain data. Cost: none.
 #ifndef PLUGIN_ABI_PROFILER_V7_H_
@@ -93,7 +93,7 @@ struct Descriptor {
 
   uint64_t type;    // exactly one kEvent* bit
   void* parentObj;  // handle of the parent event, from startEvent; may be NULL
-  int rank;         // 0 and meaningless for ProxyCtrl, KernelCh and the API events
+  int rank;         // 0 and meaningless for ProxyCtrl, KernelCh, KernelLaunch and the API events
   union {
     GroupApi groupApi;
     CollApi collApi;
@@ -180,8 +180,7 @@ static_assert(offsetof(Descriptor, kernelPhase.pTimer) == 40);
 
 using StateArgs = v5::StateArgs;
 
-// The order of arguments differs from v4. comm_name may be NULL and is the user's own memory: copy
-// it.
+// comm_name may be NULL and is the user's own memory: copy it.
 using Init = int(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
                  int nranks, int rank, DebugLogger logger);
 using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;

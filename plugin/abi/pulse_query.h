@@ -34,8 +34,8 @@ typedef struct {
   uint64_t mean_ns, p50_ns, p99_ns;
   int64_t updated_ns; /* when this answer was made */
   /* One call that can be compared between ranks: the newest timed call that ended at least one full second of
-   * the wall clock before the second of updated_ns. Ranks time the same calls, so ranks that query in the same
-   * second get the same call, unless their clocks or their timing budgets differ: compare agreed_call before
+   * the wall clock before the second of updated_ns. Ranks time the same calls, so answers updated in the same
+   * second have the same call, unless the ranks' clocks or timing budgets differ: compare agreed_call before
    * you compare durations. */
   uint64_t agreed_call; /* number of the call among the communicator's calls of this kind, from 0 */
   uint64_t agreed_ns;   /* its duration; 0: there is no such call */

@@ -1,9 +1,9 @@
-// Adapter template for API v5 to v7. Each version adds event types, and members at the end of calls
-// and operations; v6 adds copy-engine collectives.
+// Adapter template for API v5 to v7. v6 adds copy-engine collectives; v7 adds members at the end of
+// calls and operations.
 //
-// startEvent dispatches by event type, in the order in which an operation's events come. Event
-// types of every call have a fast path (StartUsual) for events like the previous one. For other
-// events it does nothing, and StartUnusual handles them.
+// startEvent dispatches by event type, in the order in which an operation's events come. The types
+// that come with every call have a fast path (StartUsual) for events like an earlier one. For other
+// events it has no effect, and StartUnusual handles them.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V5_H_
 #define PLUGIN_ADAPTER_ADAPTER_V5_H_
 
@@ -60,8 +60,9 @@ inline uint64_t StartOther(Tracker& tracker, void* /*context*/,
   return PassOver(tracker, descriptor.type, api_version);
 }
 
-// Starts an event of type kType; 0: any type that StartEventV5 does not list. The attribute `used`
-// keeps the compiler from changing the parameters, so NCCL's arguments stay in their registers.
+// Starts an event of type kType; 0: any type that StartEventV5 and StartSeldom do not list. The
+// attribute `used` keeps the compiler from changing the parameters, so NCCL's arguments stay in
+// their registers.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
 [[gnu::used, gnu::flatten, gnu::noinline]] int StartOfType(void* context, void** handle,
                                                            const Descriptor& descriptor,
@@ -139,7 +140,7 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   return abi::kSuccess;
 }
 
-// Stands for all event types that an eager (uncaptured) collective does not cause. StartSeldom, a
+// Stands for all event types that most eager (uncaptured) collectives do not cause. StartSeldom, a
 // separate function, dispatches them after the other types.
 inline constexpr uint64_t kEventOther = UINT64_MAX;
 template <int kApiVersion, typename Descriptor>

@@ -37,7 +37,7 @@ struct CaptureMember {
   std::atomic<uint32_t> communicator;  // 1 + index; 0: free. Publishes the next two fields
   std::atomic<uint32_t> owner;         // as CapturedCalls::owner
   std::atomic<uint32_t> number;        // number of this capture among the communicator's, from 1
-  std::atomic<uint32_t> launched;      // calls whose launch was captured; used by that thread
+  std::atomic<uint32_t> launched;      // calls with a captured launch; used by capturing thread
   // Number of calls launched before each stamp, at most kMostBefore. Published with the stamp.
   uint16_t before[kMostStamps];
 

@@ -54,8 +54,8 @@ struct CudaDriver {
   // demo` (simulation/driver.cc): a simulated GPU has no entry in /proc/driver/nvidia.
   int (*simulated_device_index)();
 
-  // Returns null if there is no driver library, or if it lacks a function. The result never
-  // changes, not in forked children either.
+  // Returns null if there is no driver library, or if it lacks a function other than
+  // context_get_id. The result never changes, not in forked children either.
   static const CudaDriver* Load();
 };
 

@@ -12,13 +12,14 @@
 // from the most bytes in its launch (ncclGetAlgoInfo). So all Broadcasts of the same bytes have the
 // same number, called their width.
 //
-// Each poll compares the counts with the counts at the last moment with nothing in flight. Unless
-// all of this holds for the calls since then, the poll concludes nothing:
+// Each poll compares the counts with the counts at the last moment with nothing in flight. If
+// events show that all calls are complete, this poll is the next such moment. The counter is
+// evaluated only if all of this holds for the calls since the last one:
 //   - NCCL reported each call that is not a Broadcast, alone in its launch;
 //   - all Broadcasts have the same bytes;
 //   - channel 0 grew by one for each call.
-// Let n be the number of Broadcasts since then, and growth the growth of the sum over all channels,
-// less the work that NCCL reported.
+// Let n be the number of these Broadcasts, and growth the growth of the sum over all channels, less
+// the work that NCCL reported.
 //
 //   observation                              conclusion
 //   events show that all calls are complete  width = growth / n
@@ -55,7 +56,7 @@ class FinishedCalls {
   // complete, and no call was made during the copy.
   void Look(uint64_t sum, uint64_t first, const CalledWork& called, const LaunchedWork& launched,
             bool is_over);
-  // Returns the number of complete calls, up to a moment with nothing in flight. Valid if is_known.
+  // Returns the number of calls at the last moment with nothing in flight. Valid if is_known.
   uint32_t calls() const { return calls_; }
   bool is_known() const { return is_known_; }
 

@@ -17,12 +17,12 @@
 // Times are a sample: each poll takes the last duration of each pair, if both stamps belong to the
 // same replay.
 //
-// A capture is identified by the driver's capture ID. Until its first stamp it is in the table of
-// open captures. The first stamp assigns it a record, which lives as long as the graph. The graph,
-// its clones and its executables retain a CUDA user object, whose destructor ends the record. (NCCL
-// keeps its plans alive in the same way, src/misc/strongstream.cc.) Executables of one capture
-// share its stamps, so counts are sums over them. Updating an executable with a later capture
-// switches it to the later capture's stamps.
+// A capture is identified by the driver's capture ID. Its calls are counted in the table of open
+// captures until its first stamp, and then in a record, which lives as long as the graph. The
+// graph, its clones and its executables retain a CUDA user object, whose destructor ends the
+// record. (NCCL keeps its plans alive in the same way, src/misc/strongstream.cc.) Executables of
+// one capture share its stamps, so counts are sums over them. Updating an executable with a later
+// capture switches it to the later capture's stamps.
 //
 // The position of stamps never depends on free records or slots: a stamp without them is launched
 // but not read. Only kernel nodes are added to a user's graph, because other nodes are not allowed
@@ -51,7 +51,7 @@ class GraphStamps {
   static constexpr uint32_t kMostRecords = 512;
   static constexpr uint32_t kMostContexts = 16;
   // Communicators followed in one capture. For further communicators, the position in a replay is
-  // not known, and each call counts as a separate capture without stamps.
+  // not known, and each call and launch counts as a separate capture without stamps.
   static constexpr uint32_t kMostMembers = 6;
   static constexpr uint32_t kMostCommunicators = 1024;  // CapturedCalls has 10 bits
 
@@ -75,9 +75,9 @@ class GraphStamps {
 
   // Notes a call that was captured on `stream`. `kind`, `owner`: as in CapturedCalls.
   void NoteCall(CudaStream stream, uint32_t kind, uint32_t owner, uint64_t bytes);
-  // A captured launch with a single call, whose duration is the launch's duration.
+  // A captured launch. If it has a single call, the launch's duration is the call's.
   struct Launch {
-    uint32_t kind, owner;  // as in CapturedCalls; kind 0: the launch has several calls
+    uint32_t kind, owner;  // of the single call, as in CapturedCalls; kind 0: no single call
     uint64_t bytes, bus_bytes;
   };
   // Call before a launch with `calls` calls of this communicator is captured on `stream`.

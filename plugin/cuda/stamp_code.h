@@ -1,5 +1,5 @@
-// The code of a stamp (graph_stamps.h), as PTX: building it needs no CUDA compiler, and it fits any
-// architecture. When it is loaded, the driver translates it for its GPU (Volta and newer).
+// The code of a stamp (graph_stamps.h), as PTX: building it needs no CUDA compiler. When it is
+// loaded, the driver translates it for its GPU (Volta or newer).
 //
 //   stamp(slot, number)   passages[number] += 1, then one store of {passages, time} to `slot`
 //

@@ -11,9 +11,9 @@
 // use the same pages. Nothing is freed: 64 KiB of host memory and 32 KiB of GPU memory per context.
 //
 // Thread: Prepare by one thread at a time (the runtime's lock), before others see the context;
-// TakeSlot, Launch and AddAtHead from callbacks, any thread; other functions by the background
-// thread. Cost of Prepare: the driver's translation of a kernel of ten instructions, once. Cost of
-// TakeSlot: a compare-and-swap. Cost of Launch and AddAtHead: adding a node to a capture.
+// other functions by any thread, also in callbacks. Cost of Prepare: the driver's translation of a
+// kernel of ten instructions, once. Cost of TakeSlot: a compare-and-swap. Cost of Launch and
+// AddAtHead: adding a node to a capture.
 #ifndef PLUGIN_CUDA_STAMP_CONTEXT_H_
 #define PLUGIN_CUDA_STAMP_CONTEXT_H_
 
@@ -34,8 +34,8 @@ static_assert(sizeof(StampSlot) == 16);
 
 class StampContext {
  public:
-  // Slot of all stamps that are not read. They are added if no slot is free, so that a graph's
-  // nodes do not depend on free slots.
+  // Slot of all stamps that are not read. They are added if no record or slot is free, so that a
+  // graph's nodes do not depend on these.
   static constexpr uint32_t kUnreadSlot = 0;
 
   // Call with `context` current on the calling thread. Returns false if the driver refuses; not

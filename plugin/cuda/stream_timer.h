@@ -178,7 +178,7 @@ class CommunicatorTimer {
   CudaContext context_;
   uint64_t context_id_;
   int device_;
-  Relaxed<uint32_t> error_;  // any thread: the driver's first error; 0: none, or no context
+  Relaxed<uint32_t> error_;  // any thread: the driver's first error; 0: none
   Relaxed<uint64_t> retired_ns_;
   Relaxed<uint64_t> completed_;  // poller: number of launches known to be complete
   Relaxed<uint64_t> by_events_;  // poller: number of launches complete according to events
@@ -218,7 +218,8 @@ class StreamTimer {
 
   // ---- launching thread; NCCL serializes the launches of a communicator ----
 
-  // True if `stream` is in capture. An error switches the timer off.
+  // True if `stream` is in capture, or the query is refused because of a capture. Any other error
+  // switches the timer off.
   bool IsCapturing(CommunicatorTimer& timer, CudaStream stream) {
     int capturing = kCudaNotCapturing;
     const int result = driver_.stream_is_capturing(stream, &capturing);

@@ -24,6 +24,7 @@
 //                 or in kReplayMatches polls only one word grew as replays
 //                 and eager launches together require
 //   any           a contradiction (WorkRefutal)                                kRefuted
+//   any           the communicator has ended                                   kGone
 //
 // A poll is quiet if CUDA events show that nothing is in flight. If a launch had begun but its
 // operation was not reported yet, the poll is not quiet: the launching thread may have lost the
@@ -95,8 +96,8 @@ struct LaunchedWork {
   uint64_t alone = 0;     // number of launches with one reported operation
   uint64_t grouped = 0;   // number of reported operations that shared a launch
   uint64_t launches = 0;  // number of launches with CUDA events behind them
-  uint64_t reported = 0;  // value of `launches` when all their operations had been reported
-  uint64_t hidden = 0;    // Broadcast calls whose launches NCCL does not report
+  uint64_t reported = 0;  // number of the newest launch with a reported operation
+  uint64_t hidden = 0;    // Broadcast calls whose launches NCCL may not report
 };
 
 // Facts about the moment at which a block was copied.
@@ -104,7 +105,7 @@ struct WorkLook {
   LaunchedWork before, after;      // read before and after the copy
   uint64_t completed = 0;          // launches that events showed to be complete before the copy
   uint64_t completed_work = 0;     // lower bound of their work
-  bool is_launching = false;       // after the copy, some launch had begun but was not reported
+  bool is_launching = false;       // after the copy, some launch had begun but was not counted
   bool is_captured = false;        // some calls were captured into a graph
   bool is_group_captured = false;  // some captured calls share a launch, or may not be counted
   uint32_t least_channels = 0;     // least number of channels of a captured operation

@@ -11,10 +11,10 @@
 //
 // Slots are used in turn. NCCL uses handles after their stop, so it is never known when a slot is
 // free. A pair is overwritten after kSlots others, and its handle no longer matches. Later
-// callbacks with that handle reach neither plugin.
+// callbacks with that handle reach only this plugin, which counts the handle as unknown.
 //
-// Thread: any. Cost: Put is a fetch_add and six stores, Find five loads. Memory: 32 bytes a slot.
-// Two threads write one slot only if 65536 other pairs are put meanwhile.
+// Thread: any. Cost: Put is a fetch_add and five stores, Find five loads. Memory: 32 bytes a slot.
+// Two threads write one slot only if kSlots - 1 other pairs are put meanwhile.
 #ifndef PLUGIN_NEXT_HANDLE_PAIRS_H_
 #define PLUGIN_NEXT_HANDLE_PAIRS_H_
 

@@ -2,7 +2,7 @@
 // forwards events (chain.cc), and selects the API version in which to call it.
 //
 // Thread: Load once, under the lock of chain.cc; other functions only read. Cost of Load: dlopen.
-// The library is never closed, because its events may be in progress. Errors: a sentence.
+// The library is never closed, because its events may be in progress.
 #ifndef PLUGIN_NEXT_NEXT_LIBRARY_H_
 #define PLUGIN_NEXT_NEXT_LIBRARY_H_
 

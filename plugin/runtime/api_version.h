@@ -13,8 +13,9 @@
 
 namespace nccl_pulse {
 
-inline constexpr int kFirstVersionWithTimestamps = 4;    // GPU timestamps in KernelCh
-inline constexpr int kFirstVersionWithNetworkSteps = 5;  // events say whether calls are captured
+inline constexpr int kFirstVersionWithTimestamps = 4;  // GPU timestamps in KernelCh
+// Network steps need events that say whether a call is captured (network_steps.h).
+inline constexpr int kFirstVersionWithNetworkSteps = 5;
 inline constexpr int kFirstVersionWithUserTags = 7;
 
 // Returns the events to request from NCCL. Later only the ProxyStep bit may change

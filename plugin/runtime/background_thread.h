@@ -1,4 +1,4 @@
-// Starts a background thread that blocks the job's signals and has enough stack.
+// Starts a background thread that blocks all signals and has enough stack.
 //
 // glibc puts thread-local variables on each thread's stack: those of libraries loaded at start, and
 // of libraries linked for static TLS. That is normally kilobytes, in some jobs megabytes.

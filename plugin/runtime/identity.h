@@ -1,7 +1,6 @@
 // Identifies this process and its GPU, for the labels that dashboards join on.
 //
-// Thread: init, under its lock. Cost: microseconds; the first call also loads the driver library.
-// Errors: unknown facts are "", never guessed.
+// Thread: init, under its lock. Cost: microseconds. Errors: unknown facts are "", never guessed.
 #ifndef PLUGIN_RUNTIME_IDENTITY_H_
 #define PLUGIN_RUNTIME_IDENTITY_H_
 
@@ -13,7 +12,7 @@ namespace nccl_pulse {
 
 struct ProcessIdentity {
   std::string hostname;
-  std::string global_rank;  // RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK
+  std::string global_rank;  // RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMIX_RANK, PMI_RANK
   std::string local_rank;   // LOCAL_RANK, SLURM_LOCALID, OMPI_COMM_WORLD_LOCAL_RANK
   std::string job_id;       // SLURM_JOB_ID, TORCHELASTIC_RUN_ID, PBS_JOBID, LSB_JOBID
 };

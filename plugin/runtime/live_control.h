@@ -28,7 +28,7 @@ class LiveControl {
   void Open();
   // Handles commands. Returns true while a client is connected, so that the next round comes soon.
   bool Round();
-  // Closes the socket. Call if no thread will call Round.
+  // Closes the socket. Call once no thread calls Round any more.
   void Close() { socket_.Close(); }
 
  private:

@@ -7,21 +7,20 @@
 // bit affects only callbacks on the host, and tests with CUDA graphs found no fault. The KernelCh
 // bit must never change while a job runs.
 //
-//   share          Steps are watched for 100 ms, followed by a pause that gives the share. The pause
-//                  varies at random by up to half, so that it follows no period of the job, and
-//                  ranks do not switch together. With 100 % the bit is always in the mask.
+//   share          Steps are watched for 100 ms, followed by a pause that gives the share. It varies
+//                  at random by up to half, so that it follows no period of the job, and ranks do
+//                  not switch together. With 100 % the bit is always in the mask.
 //   processes      Steps are watched only in processes with network traffic.
 //   observed_ns    How long the bit really was on, read from the mask itself: NCCL 2.31's RAS can
 //                  overrule a plugin's mask, and NCCL rewrites the int after each init.
-//   foreign masks  A mask that another tool has changed (in any bit: mask_monitor.h) is not touched until
-//                  it has its old value again. Closing the window could undo the other tool's change.
+//   foreign masks  A mask in which another tool has changed any other bit (mask_monitor.h) is not
+//                  touched until the bits have their old values again.
 //
 // Two NCCLs in one process have a mask each, switched together. Communicators of an NCCL without
 // network steps are not attached.
 //
 // The mask's address is NCCL's, so it may be used only while a communicator lives, from init to
-// finalize, and only if it is in a loaded library's own memory. A mask on a stack or a heap could
-// vanish earlier (no known NCCL has its mask there).
+// finalize, and only if it is in a loaded library's own memory (LiesInALibrary, mask_monitor.h).
 //
 // Thread: Write, Attach and Detach from init and finalize, Tick from the background thread; they
 // take a lock that no callback takes. Cost: microseconds. A forked child does not use it.
@@ -61,7 +60,7 @@ class NetworkWindow {
   void Detach(uint64_t context, uint64_t now_ns);
 
   // Opens or closes the window when it is due. `wanted`: there is traffic to watch. `prepare` is
-  // called before the first opening; while it returns false, the window stays closed.
+  // called before each opening; while it returns false, the window stays closed.
   void Tick(uint64_t now_ns, bool wanted, const std::function<bool()>& prepare);
 
   // Returns how long the bit has been on, as of the last Tick.

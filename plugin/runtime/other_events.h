@@ -1,6 +1,6 @@
-// The events that this plugin requests (own_events), and the events that a second profiler requests
-// to which this plugin forwards events (other_events; plugin/next). NCCL's mask has both. Indexed
-// by API version, because each NCCL has its own mask.
+// own_events: the events that this plugin requests. other_events: the events that a second profiler
+// behind this plugin requests (plugin/next); 0 if it requests network steps (chain.cc). NCCL's mask
+// has both. Indexed by API version, because each NCCL has its own mask.
 //
 // Thread: any. Relaxed: written before the communicator's init continues; they order nothing.
 #ifndef PLUGIN_RUNTIME_OTHER_EVENTS_H_

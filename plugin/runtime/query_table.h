@@ -1,9 +1,9 @@
 // QueryTable holds the durations that ncclPulseQuery_v1 (plugin/abi/pulse_query.h) returns, by kind
 // of call. It is a hash table of fixed size with a sequence lock per slot:
 //
-//   slot     key       0: free; else the hash of communicator, operation and size class, never changed
-//             sequence  odd while the background thread writes; 0: never written
-//             fields
+//   slot  key       0: free; else the hash of communicator, operation and size class; then fixed
+//         sequence  odd while the background thread writes; 0: never written
+//         fields
 //
 // Thread: Ask any; Renew only the background thread. Cost of Ask: up to eight slots, no retry.
 // Cost of Renew: a snapshot, and a histogram's quantiles per used slot.
@@ -26,7 +26,7 @@ class QueryTable {
  public:
   static constexpr std::size_t kSlots = 256;
 
-  // Returns the key of a kind of call; 0 if there is no such operation.
+  // Returns the key of a kind of call; 0 if `op` cannot be queried (pulse_query.h).
   static uint64_t KeyOf(uint64_t comm_id, std::string_view op, int size_class);
 
   // Stores the answer in `durations`. Takes a slot for a new key. Returns a code of pulse_query.h.

@@ -2,13 +2,13 @@
 // process: the library is linked with -z nodelete, and exit tears nothing down. So no thread
 // outlives the objects that it uses. The poller stops before the CUDA driver does (poller.h).
 //
-//   NCCL calls   function             effect
-//   init         Runtime::Init        creates the runtime once (settings, segment, tracker, threads),
-//                                     then adds a communicator
-//   a callback   Runtime::tracker()   one load; null: nothing is measured (no memory, or a forked
-//                                     child)
-//   finalize     Runtime::Finalize    closes the communicator's open operations and marks it as
-//                                     finalized; its numbers stay readable
+//   NCCL calls  function            effect
+//   init        Runtime::Init       creates the runtime once (settings, segment, tracker, threads),
+//                                   then adds a communicator
+//   a callback  Runtime::tracker()  one load; null: nothing is measured (no memory, or a forked
+//                                   child)
+//   finalize    Runtime::Finalize   closes the communicator's open operations and marks it as
+//                                   finalized; its numbers stay readable
 //
 // The parts: process.h (settings, clock, segment and tracker), poll_work.h and poller.h (the
 // background thread), endpoint.h (the server).

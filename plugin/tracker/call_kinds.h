@@ -1,8 +1,8 @@
 // CallKinds caches lookups and computed values per kind of call, in one cache line each. A job
 // makes the same few kinds of calls over and over.
 //
-// The key is the addresses of the call's strings, which are literals in libnccl (name_cache.h).
-// Kinds that hash to the same entry replace each other.
+// The key is the call's count and user tag, and the addresses of its strings, which are literals in
+// libnccl (name_cache.h). Kinds that hash to the same entry replace each other.
 //
 // Thread: the calling thread; NCCL serializes the calls of a communicator. The fields are atomics
 // nevertheless, so an NCCL that breaks this costs only accuracy. Cost: a multiplication, one cache
@@ -70,7 +70,7 @@ class CallKinds {
   }
   // Returns the entry for the call's kind. It may hold another kind: check with CallKind::Is.
   CallKind& SlotOf(const CallEvent& call) {
-    // 32 bits: shorter code.
+    // 32-bit arithmetic makes the code shorter.
     const auto bits = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(call.func) + call.count);
     return kinds_[bits * 0x9e3779b1U >> (32 - kBits)];
   }

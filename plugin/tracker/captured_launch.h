@@ -20,7 +20,7 @@ struct CapturedLaunch {
   Relaxed<uint32_t> owner;  // generation of the communicator's record to which the fields belong
   Relaxed<uint32_t> calls;  // number of these calls
   Relaxed<uint32_t> kind;   // of the last call, packed by CapturedCalls::PackKind
-  Relaxed<uint64_t> bytes, bus_bytes;  // sums over the calls
+  Relaxed<uint64_t> bytes, bus_bytes;  // of the last call
   Relaxed<CudaStream> stream;          // of the launch whose stop is awaited; null: none
 
   // Starts anew if the fields belong to another generation.
@@ -32,13 +32,13 @@ struct CapturedLaunch {
   }
 };
 
-// Replays of graphs with calls of a communicator, as found by one poll of the stamps. Background
+// Replays of graphs with calls of a communicator, as of the last poll of the stamps. Background
 // thread.
 struct GraphReplays {
   uint32_t record_generation;  // as CapturedLaunch::owner
-  uint64_t look;               // number of the last poll that found a replay; 0: none
+  uint64_t look;               // number of the last poll that found a graph; 0: none
   uint64_t in_flight;          // number of replays in flight
-  uint64_t moved_ns;           // when a stamp was last passed
+  uint64_t moved_ns;           // last poll that saw a newly passed stamp; 0: never
   GraphPosition position;
   uint64_t position_gpu_ns;  // when the GPU reached `position`, by the GPU's clock
 };

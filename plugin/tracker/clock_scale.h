@@ -1,5 +1,5 @@
-// ClockScales converts the CPU's counter to nanoseconds. One thread renews the scale, callbacks
-// read it. It takes one cache line.
+// ClockScales holds the scale that converts the CPU's counter to nanoseconds. One thread renews the
+// scale, callbacks read it. It takes one cache line.
 //
 //   writer                           reader
 //   fence                            read number n; 0: there is no scale
@@ -7,10 +7,10 @@
 //   place
 //   number = n + 1                   fence; read the number again; if it changed, retry
 //
-// A retry means that a scale two newer than the reader's was being written. The clock renews the
-// scale every 100 ms, so only a thread that was taken off the CPU ever retries.
+// A retry means that a newer scale was stored during the read. The clock renews the scale every
+// 100 ms, so only a thread that is taken off the CPU retries more than once.
 //
-// Thread: Store one; Read any. Cost: four loads.
+// Thread: Store one; Read any. Cost: five loads.
 // Explored by tests/model/clock_scale_test.cc.
 #ifndef PLUGIN_TRACKER_CLOCK_SCALE_H_
 #define PLUGIN_TRACKER_CLOCK_SCALE_H_

@@ -5,7 +5,8 @@
 // the first use of the place and never unmapped. So an event after finalize finds a closed place,
 // and does not fault.
 //
-// Thread: each field names its writer. Cost: a lane's claim, see metrics/lane_writer.h.
+// Thread: init writes the fields, unless they or their types say otherwise. Cost: a lane's claim,
+// see metrics/lane_writer.h.
 #ifndef PLUGIN_TRACKER_COMMUNICATOR_H_
 #define PLUGIN_TRACKER_COMMUNICATOR_H_
 
@@ -48,7 +49,7 @@ struct alignas(64) Communicator {
   void MarkCaptured(Segment& segment) const { Writer(segment).NoteCaptured(); }
 
   ValidContext context;
-  Ordered<uint32_t> record_generation;  // which `record` has for this communicator
+  Ordered<uint32_t> record_generation;  // of `record`, while it is this communicator's
   uint32_t index;  // of this place in the table, and of its record in the segment
   CommunicatorRecord* record;
   Ordered<CommunicatorParts*> parts;  // null until first used
@@ -62,8 +63,8 @@ struct alignas(64) Communicator {
   alignas(64) InflightOperations inflight;
   UnlaunchedCalls standing;
   LaunchPoller watch;
-  uint32_t context_generation;   // of the next context's ticket; init lock
-  uint64_t recycle_after_ns;     // next attempt, after one that found a lane in use; init lock
+  uint32_t context_generation;   // of the last context's ticket; init lock
+  uint64_t recycle_after_ns;     // next attempt, after one that found it in use; init lock
   Relaxed<bool> identity_known;  // API v1 to v3: set by the first operation
 };
 

@@ -22,8 +22,8 @@ namespace nccl_pulse {
 
 struct TrackedWork;
 
-// For each operation, a packed FirstMove: when its first network step moved data. Only network
-// steps write here, so it costs nothing while none are watched.
+// For each operation, a packed FirstMove: when its first network step moved data. Written only for
+// operations whose steps are watched.
 using FirstMoves = Relaxed<uint64_t>[kOperationSlots];
 
 // All-zero memory is the initial state. The object is page-aligned.
@@ -48,7 +48,7 @@ struct CommunicatorParts {
   PeerCursor peer_cursor;
   UnreportedOperations unreported;
 };
-// A launch that is not sampled writes only the cache line that these two share.
+// Of these two, a launch that is not sampled touches their shared line and the timer's first line.
 static_assert(OperationRing::kBytesOnLastLine + LaunchFollower::kBytesOnFirstLine == 64);
 static_assert(offsetof(CommunicatorParts, launches) == sizeof(OperationRing));
 static_assert(offsetof(CommunicatorParts, call_kinds) ==

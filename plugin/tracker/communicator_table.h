@@ -3,9 +3,9 @@
 // Each communicator has a place of the table. Places are reused, so a ticket, the handle that NCCL
 // gets instead of a pointer, contains a place's index and its generation (ticket.h).
 //
-// A finalized communicator is kept for ten minutes, so that scrapers see its last numbers. The
-// communicator finalized longest ago is evicted earlier if no place is left, or too few series for
-// another communicator. Only its list of last calls is freed if that is all that a live
+// A finalized communicator is kept for at least ten minutes, so that scrapers see its last numbers.
+// The communicator finalized longest ago is evicted earlier if no place is left, or too few series
+// for another communicator. Only its list of last calls is freed if that is all that a live
 // communicator needs. Counts of evicted communicators remain in the process' sums
 // (RecordWriter::Recycle).
 //

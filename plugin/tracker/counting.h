@@ -1,7 +1,7 @@
 // Functions that count an operation or a launch: its duration, or the reason for having none.
 //
-// Thread: functions with a LaneWriter, the thread that holds the lane; the others any. Cost: about
-// 10 ns, 20 ns if they claim a lane.
+// Thread: functions with a LaneWriter, the thread that holds the lane; CountLaunchCallback, the
+// launching thread; the others any. Cost: about 10 ns, 20 ns if they claim a lane.
 #ifndef PLUGIN_TRACKER_COUNTING_H_
 #define PLUGIN_TRACKER_COUNTING_H_
 
@@ -30,7 +30,7 @@ void CountLatency(Segment& segment, const Communicator& communicator, LaneWriter
                   const Latency& latency);
 
 // Counts a launch callback whose launch has no CUDA event behind it. `is_launch`: false if the
-// launch is only captured.
+// launch is only captured, or was never made.
 void CountLaunchCallback(const Communicator& communicator, bool is_launch);
 // Counts the duration of a timed launch made at `launch_ns`. `record_generation`: generation of the
 // communicator's record.

@@ -184,7 +184,7 @@ inline bool Tracker::StartKnownOperation(Communicator& communicator, uint64_t co
   }
   const Visit::Stay stay(parts.reporting);
   if (communicator.context.load() != context) return false;
-  // Also counts as the time of the launch, which is otherwise unknown if it has no events.
+  // `now_ns` also counts as the time of the launch, which is unknown if it has no events.
   CountOperation(communicator, parts, kind, event);
   communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)].last_launch_ns.store(now_ns);
   const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;

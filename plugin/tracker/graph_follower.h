@@ -52,7 +52,7 @@ class GraphFollower {
 
   // ---- background thread ----
 
-  // Counts the replays since the last poll. Returns true if there were any.
+  // Counts the replays since the last poll. Returns true if a stamp was passed since then.
   bool Poll(CommunicatorTable& communicators, uint64_t now_ns);
 
  private:
@@ -69,7 +69,7 @@ class GraphFollower {
 
   Instruments& instruments_;
   std::unique_ptr<GraphStamps> graphs_;  // null: off
-  std::unique_ptr<Slot[]> slots_;        // kMaxCommunicators: 136 KiB, while it is on
+  std::unique_ptr<Slot[]> slots_;        // kMaxCommunicators: 120 KiB, while it is on
   uint64_t looks_ = 0;                   // number of polls so far; background thread
 };
 

@@ -7,9 +7,9 @@
 //   state       event                                               next
 //   unknown     a call, alone in its group, has no launch           suspected: it may have failed
 //   suspected   a call of the suspected size has a launch           unknown
-//   suspected   another call without a launch, after other          suspected, but Suspect returns
-//               launches were reported; the operation's last        true: this launch is hidden
-//               reported launch had another size
+//   suspected   another call without a launch, of another size      suspected, and Suspect returns
+//               than the operation's last reported launch;          true: this launch is hidden
+//               launches were reported in between
 //   suspected   NoteFollowed: a hidden launch was counted at the    followed, for good: all missing
 //               end of its group                                    launches are hidden
 //

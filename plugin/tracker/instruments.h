@@ -24,7 +24,7 @@ namespace nccl_pulse {
 enum class TimingMode { kAuto, kKernel, kOff };
 
 struct Instruments {
-  // If `driver` is null, nothing is timed on streams, and completions are not known. `process_tag`:
+  // If `driver` is null, launches are neither timed nor followed with CUDA events. `process_tag`:
   // this process' part of its tickets (ticket.h). `timed_launches_per_second`: see Sampler.
   Instruments(Segment& segment, Clock& clock, TimingMode timing, const CudaDriver* driver,
               int32_t pid, uint32_t process_tag, int timed_launches_per_second);

@@ -24,7 +24,6 @@
 //                                                      first event of a pair, is recorded before it
 //     none      start of another launch      none      counted; not as a launch if captured
 //     open      its stop                     none      counted; an event is recorded after it
-//     open      its stop, captured           none      counted, but not as a launch
 //     open      the next start               open      the previous one is abandoned, with its pair
 //     none      start of a hurried launch    hurried   nothing is recorded, and there is no stop
 //     hurried   the report of its operation  none      counted
@@ -39,8 +38,8 @@
 // is recognized by its call's serial, a number that the call's ticket carries (timed_launches.h).
 //
 // At a callback the caches are full of NCCL's and the driver's data, so the cost is the number of
-// cache lines touched. A launch that is not sampled touches only the first line, which this object
-// shares with the end of the communicator's OperationRing (communicator_parts.h).
+// cache lines touched. Of this object, a launch that is not sampled touches only the timer's first
+// line and the first line, which the communicator's OperationRing shares (communicator_parts.h).
 //
 // Thread: the launching thread, unless stated otherwise. NCCL serializes the calls and launches of
 // one communicator (a non-blocking one launches on another thread, after its call), so there is one
@@ -345,7 +344,7 @@ class LaunchFollower {
     // The current launch.
     kOpen = 1,
     kKernel = 2,   // a kernel, not copy engines
-    kHurried = 4,  // the only bit: one call, without an event
+    kHurried = 4,  // one call, without an event; the other launch bits are not set
     // With kKernel: one call, not the first of its operation and size. NCCL's counter may not
     // include other launches, so they have an event.
     kMayCount = 128,
@@ -353,7 +352,7 @@ class LaunchFollower {
     // The communicator launches on the calling thread: a launch was seen there before its group
     // ended.
     kBlocking = 8,
-    // The first event of a pair was recorded before the last call (early_pair_).
+    // The first event of a pair was recorded for the last call, before its launch (early_pair_).
     kEarlyPair = 16,
     // The last pending call is sampled.
     kSampled = 32,
@@ -389,8 +388,8 @@ class LaunchFollower {
   // Adds a call of a group, which may be a part of a composite.
   void AddPart(const Instruments& instruments, const Communicator& communicator, NameId op,
                uint64_t bytes, uint64_t group);
-  // Call when a group of `calls` calls is launched or captured. If they form a composite, counts it
-  // and returns its OperationMeta; else kNoComposite.
+  // Call when a group of `calls` calls is launched or captured. Counts the composite that they
+  // form. Returns its OperationMeta, or kNoComposite if there is none or it is captured.
   static constexpr uint64_t kNoComposite = 0;
   [[gnu::cold, gnu::noinline]] uint64_t FinishComposite(Instruments& instruments,
                                                         const Communicator& communicator,

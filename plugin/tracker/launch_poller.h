@@ -16,13 +16,13 @@ struct Communicator;
 struct Instruments;
 class WorkFollower;
 
-// Standstill measures how long nothing completes while launches are in flight. A wait counts only
-// if polls were on time: a thread that was stopped, or stuck in the driver, cannot know when a wait
-// ended.
+// Standstill measures how long nothing completes while launches are in flight. Time between polls
+// more than 5 s apart does not count: a thread that was stopped, or stuck in the driver, cannot
+// know when a wait ended.
 class Standstill {
  public:
   struct Wait {
-    uint64_t ns = 0;  // length; 0: no wait has ended
+    uint64_t ns = 0;  // length; 0: no wait of at least a second has ended
     uint64_t ended_ns = 0;
     uint64_t last_call = 0;
   };
@@ -38,7 +38,7 @@ class Standstill {
   uint64_t last_call_;  // at the last poll
   uint64_t since_ns_;   // 0: something completes, or nothing is in flight
   uint64_t seen_ns_;    // last poll that saw the wait
-  uint64_t unseen_ns_;  // the part of the wait in which polls were late
+  uint64_t unseen_ns_;  // the part of the wait that does not count
 };
 
 // One per communicator. All-zero memory is the initial state.

@@ -11,8 +11,8 @@
 // graph would always be watched, and replays of another graph never. Replays are left out unless
 // steps are always watched. Their steps get no handle, so NCCL makes one callback for each.
 //
-// Waits, on the arrows, between the states of a step, which NCCL reports by these numbers
-// (docs/nccl-profiler-api.md#network):
+// The states of a step, by NCCL's numbers (docs/nccl-profiler-api.md#network). Each arrow names the
+// wait that begins with the state on its left:
 //
 //   send      start ...  8 --gpu-->  20 --peer-->   9 --wire--> stop
 //   receive   start ... 10 --wire--> 11 --flush--> 12 --gpu-->  stop

@@ -1,11 +1,11 @@
 // OperationHandles decides whether the operations of a communicator get handles.
 //
 // A handle identifies an operation to its child events. It costs a slot of the OperationRing (a
-// compare-and-swap) and one more callback, the operation's stop. Only network operations (ProxyOp)
-// are child events with an end. Within one node, they exist only if neither NVLink nor shared
-// memory connects two ranks of the communicator. So the first kFirst operations get handles. If
-// none of them has a ProxyOp, later ones get no handle. The first ProxyOp brings handles back for
-// good. Operations in progress at that moment have no completion time.
+// compare-and-swap) and one more callback, the operation's stop. Without kernel timing, only
+// network operations (ProxyOp) are child events. Within one node, they exist only if neither NVLink
+// nor shared memory connects two ranks of the communicator. So the first kFirst operations get
+// handles. If none of them has a ProxyOp, later ones get no handle. The first ProxyOp brings
+// handles back for good. Operations in progress at that moment have no completion time.
 //
 // Thread: Begin init; Note the thread that reports operations; SeeChild any. Relaxed: Note and
 // SeeChild may overwrite each other's store, which delays the change by one event. Cost: a load.

@@ -4,10 +4,10 @@
 // The key is the addresses of the operation's strings, and the fate of its launch: timed, or why
 // not (LaunchFate). The fate is also part of the key of the counted series.
 //
-// Thread: the launching thread. NCCL reports operations of launches without ProxyOps there
-// (src/enqueue.cc, ncclLaunchPrepare); others may come from a host callback, which only calls
-// Learn. The fields are atomics, so simultaneous writes only cost accuracy. Cost: a multiplication,
-// one cache line.
+// Thread: the launching thread, on which NCCL reports an operation whose launch has no ProxyOps
+// (src/enqueue.cc, ncclLaunchPrepare). Operations with ProxyOps may be reported on CUDA's
+// host-callback thread. The fields are atomics, so simultaneous writes only cost accuracy. Cost: a
+// multiplication, one cache line.
 #ifndef PLUGIN_TRACKER_OPERATION_KINDS_H_
 #define PLUGIN_TRACKER_OPERATION_KINDS_H_
 
@@ -26,7 +26,8 @@ struct alignas(64) OperationKind {
   Relaxed<uint8_t> op;          // NameId
   Relaxed<CounterPair*> cells;  // in the record's lane for launches
 
-  // Returns LaunchFate plus a bit for collectives, because NCCL may omit the strings.
+  // Returns the launch's fate, with bit 7 set for a collective: NCCL may omit the strings, which
+  // otherwise tell collectives from Sends and Recvs.
   static uint8_t SortOf(const OperationEvent& event, uint8_t launch_fate) {
     return static_cast<uint8_t>(launch_fate | (event.is_collective ? 0x80 : 0));
   }
@@ -57,7 +58,7 @@ class OperationKinds {
   }
   // Returns the entry for the operation's kind. It may hold another kind: check with Is.
   OperationKind& SlotOf(const OperationEvent& event) {
-    // 32 bits: shorter code.
+    // 32-bit arithmetic makes the code shorter.
     const auto bits = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(event.func) +
                                             reinterpret_cast<uintptr_t>(event.proto));
     return kinds_[bits * 0x9e3779b1U >> (32 - kBits)];

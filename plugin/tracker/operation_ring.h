@@ -119,8 +119,8 @@ class OperationRing {
       if (slots_[IndexOf(number)].Close(&state)) settle(IndexOf(number), state);
     }
   }
-  // Background thread. Calls `is_settled(place)` for each operation that was not settled at the
-  // last call, oldest first. Returns true while an operation is not settled.
+  // Background thread. Calls `is_settled(place)` for the oldest operation that was not settled at
+  // the last call, and for all newer ones. Returns true while an operation is not settled.
   template <typename IsSettled>
   bool VisitOpen(IsSettled is_settled) {
     const uint64_t last = end();

@@ -73,7 +73,7 @@ struct LastStop {
 };
 
 // The time at which an operation's first network step moved data: generation:20, then ns since
-// enqueue. An older generation means that no step has moved data. Only network steps write it.
+// enqueue. Another generation means that no step has moved data.
 struct FirstMove {
   static constexpr uint64_t kDeltaBits = 44;
   static constexpr uint64_t kDeltaMask = (uint64_t{1} << kDeltaBits) - 1;

@@ -13,7 +13,7 @@ typename BasicOperationSlot<Atomics>::Claim BasicOperationSlot<Atomics>::ClaimUs
   uint64_t word = word_.load(std::memory_order_acquire);  // sees the fields of that generation
   bool settles = false;
   do {
-    // The slot's claimer was taken off the CPU, and all other slots have been claimed since.
+    // The thread that claimed this slot has not finished, although the ring has come round since.
     // Writing the fields now would mix two operations.
     if ((word & SlotWord::kClaimed) != 0) return Claim::kBusy;
     // An operation without children has nothing to report, unless GPU times were expected of it.
@@ -21,8 +21,9 @@ typename BasicOperationSlot<Atomics>::Claim BasicOperationSlot<Atomics>::ClaimUs
     if (settles) *old = ReadWhile(word);
     *claimed = SlotWord::NextGeneration(word);
     // Release: the reads of the old fields stay before the swap. Acquire: the stores that follow
-    // stay behind it. The loop ends: in the long run the swap fails only if a child
-    // of the slot's operation, kOperationSlots calls old, has just advanced.
+    // stay behind it. The loop ends: apart from spurious failures, the swap fails only if a child
+    // of the old operation has just advanced, and few are left of an operation kOperationSlots
+    // calls old.
   } while (!word_.compare_exchange_weak(word, *claimed | SlotWord::kClaimed,
                                         std::memory_order_acq_rel, std::memory_order_acquire));
   return settles ? Claim::kSettle : Claim::kClaimed;

@@ -35,7 +35,7 @@ class ReadyChunks {
   // Computes how many chunks communicators will need.
   void Expect(CommunicatorTable& communicators);
   // Makes the expected chunks ready, and more for `newcomers` new communicators. Returns false if
-  // the kernel refuses memory.
+  // the kernel refuses memory, or did in the last second.
   bool Keep(uint32_t newcomers);
   // Makes chunks ready for settling a communicator.
   void KeepToSettle();
@@ -45,7 +45,7 @@ class ReadyChunks {
 
   Instruments& instruments_;
   Relaxed<uint32_t> expected_;
-  Relaxed<uint64_t> refused_until_ns_;  // until then, few chunks are requested: memory was refused
+  Relaxed<uint64_t> refused_until_ns_;  // until then, only init requests chunks: memory was refused
 };
 
 }  // namespace nccl_pulse

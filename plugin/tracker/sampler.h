@@ -38,8 +38,8 @@ class Sampler {
   static constexpr int kInitialExponent = 6;
   static constexpr uint64_t kUntimedFirstCalls = kSetUpCalls;
 
-  // `timed_per_second`: budget per second and GPU. Negative: -m times one launch in m, rounded to a
-  // power of two.
+  // `timed_per_second`: budget per second and GPU. Negative: -m times one launch in m, rounded up
+  // to a power of two.
   explicit Sampler(int timed_per_second = kTimedPerSecond) { SetBudget(timed_per_second); }
 
   // Returns a communicator's part of the hash; computed once.

@@ -35,7 +35,7 @@ bool SettleIdle(Instruments& instruments, Communicator& communicator, uint64_t n
 // Settles all open operations. Waits for a lane, some milliseconds at most.
 void SettleAll(Instruments& instruments, Communicator& communicator);
 
-// Counts an operation's GPU times, if the communicator's KernelChannels trusts them.
+// Counts an operation's duration by its GPU times, or why it has none.
 void CountKernelTime(Instruments& instruments, Communicator& communicator, uint32_t place,
                      const OperationState& state, uint64_t now_ns, LaneWriter& lane);
 

@@ -9,9 +9,9 @@
 //        | process   | kind | child    | generation    | operation | communicator |
 //          13          4      8          20              9           10
 //
-// `process` is a hash of pid, start time and a random number. One in 8192 other processes has the
-// same hash. For proxy operations, the pid in the event excludes them. `kind` is never 0, so a
-// ticket is never NULL. `generation` wraps after 2^20 uses of an operation slot.
+// `process` is a hash of the pid and a random number. One in 8192 other processes has the same
+// hash. For proxy operations, the pid in the event excludes them. `kind` is never 0, so a ticket is
+// never NULL. `generation` wraps after 2^20 uses of an operation slot.
 //
 // Thread: pure functions. Cost: shifts.
 #ifndef PLUGIN_TRACKER_TICKET_H_
@@ -75,7 +75,7 @@ class Ticket {
     return Field(ticket, kKindShift + kKindBits, kProcessBits);
   }
 
-  // A network step's ticket has no communicator. These two fields together hold its place.
+  // A network step's ticket has its place in the fields of operation and communicator together.
   static constexpr uint32_t kStepMask = (1u << (kCommunicatorBits + kOperationBits)) - 1;
   static constexpr uint64_t PackStep(uint32_t process, uint32_t generation, uint32_t place) {
     return Pack(process, TicketKind::kProxyStep, 0, generation, place >> kCommunicatorBits,

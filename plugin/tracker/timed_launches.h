@@ -37,7 +37,7 @@ namespace nccl_pulse {
 
 class TimedLaunches {
  public:
-  // The call and its bytes as which a launch is counted.
+  // The operation and the bytes under which a launch is counted.
   struct Load {
     OperationMeta meta;
     uint64_t bytes, bus_bytes;
@@ -93,7 +93,7 @@ class TimedLaunches {
     carried.seen_bus_bytes.add(bus_bytes);
     carried.seen.add(1);
   }
-  // Returns what the launch timed by `pair` is counted as.
+  // Returns the Load of the launch timed by `pair`.
   Load LoadOf(uint32_t pair) const {
     const Carried& carried = carried_[pair];
     Load load{OperationMeta::Unpack(carried.meta.load()), carried.bytes.load(),

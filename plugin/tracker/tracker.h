@@ -163,7 +163,7 @@ class Tracker {
   bool has_sight() const { return has_sight_.load(); }
 
   // Reads NCCL's own counters of finished work, on the thread pulse-work. Returns true while a
-  // counter is being proven.
+  // counter is being proven, or a copy is in progress.
   bool PollWorkCounters() { return work_.Poll(communicators_, instruments_.clock.NowNs()); }
   bool follows_work() const { return work_.is_on(); }
   // Returns a communicator whose counter was refuted (contradicted events), each communicator once;
@@ -198,8 +198,8 @@ class Tracker {
   }
   // Fills `kind` for later calls like this one.
   void LearnCall(const Communicator& communicator, const CallEvent& event, CallKind& kind);
-  // Counts a call. Returns false if it has no cells in lane kLaunch: it is captured, or the
-  // communicator's series are used up.
+  // Counts a call. Returns false if it is captured, or its kind has no cells in lane kLaunch
+  // (LearnCall).
   static bool CountCall(const Communicator& communicator, uint64_t context, const CallEvent& event,
                         const CallKind& kind);
   void CountCallInLane(const Communicator& communicator, const CallEvent& event,
@@ -235,7 +235,7 @@ class Tracker {
   // otherwise.
   bool StartKnownOperation(Communicator& communicator, uint64_t context,
                            const OperationEvent& event, uint64_t now_ns, uint64_t* handle);
-  // Remembers where the next operation like this one is counted, if it needs no handle.
+  // Remembers where later operations like this one are counted, for the fast paths.
   void LearnOperation(CommunicatorParts& parts, const OperationEvent& event, UntimedReason fate,
                       uint64_t key, LaneWriter& writer);
   // Claims a slot of the ring and returns its handle, or counts the loss and returns 0.

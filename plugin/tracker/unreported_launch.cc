@@ -23,10 +23,10 @@
 //                       of a group are made together.
 //
 // A group also ends if NCCL has failed within it and launched nothing. So a call alone in its group
-// counts as launched only if NCCL is known to hide its operation: an earlier call of the same
-// operation and size on this communicator had no launch, a later launch was reported, and the same
-// call was not reported alone in between (a second try). This never holds before the first reported
-// launch, nor for Send and Recv: a Send to the rank itself in place launches nothing.
+// counts as launched only if NCCL is known to hide its operation (hidden_operations.h): an earlier
+// call of the same operation on this communicator had no launch, launches were reported since, and
+// the operation was not reported alone with either call's size. This never holds before the first
+// reported launch, nor for Send and Recv: a Send to the rank itself in place launches nothing.
 //
 // In all other cases the calls stay unreported (unreported_calls.h) and their progress is unknown.
 //

@@ -14,8 +14,9 @@
 // communicator (work_search.h). A counter is read (work_reader.h) ten times a second while its
 // communicator has captured calls, otherwise when new work has completed. All communicators
 // together get at most one poll per kNsPerLook, in turn. Errors: a driver call that does not
-// return, or a copy that does not end, stops only the reading thread. Readers of the segment then
-// see WorkState::kStuck, and new communicators are not searched.
+// return stops only the reading thread, and new communicators are then not searched. A copy that
+// does not end stops only the polls of its CUDA context. Readers of the segment see
+// WorkState::kStuck in both cases.
 #ifndef PLUGIN_TRACKER_WORK_FOLLOWER_H_
 #define PLUGIN_TRACKER_WORK_FOLLOWER_H_
 
@@ -114,7 +115,7 @@ class WorkFollower {
   WorkFollower& operator=(const WorkFollower&) = delete;
 
   // Starts to search for counters. Call before the first communicator. Returns false if the driver
-  // is too old, or without memory.
+  // is too old, or with timing off.
   bool Begin(const CudaDriver& driver);
   bool is_on() const { return work_ != nullptr; }
   // Stops searching, because there is no reading thread. Call before the first communicator.

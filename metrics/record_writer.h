@@ -1,4 +1,4 @@
-// RecordWriter makes every write to a communicator's record outside of lanes (lane_writer.h):
+// RecordWriter writes the parts of a communicator's record that are in no lane (lane_writer.h):
 // states, identity, progress of the GPU, and the ring of timed calls. The plugin, tests, benches
 // and simulated ranks all use this writer.
 //

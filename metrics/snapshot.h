@@ -188,7 +188,7 @@ struct CallOrderSnapshot {
 struct PeersSnapshot {
   std::vector<uint64_t> sends_to, receives_from;  // ranks in ascending order, without itself
   bool are_known = false;                         // the lists are complete
-  // Peer of the oldest launch in flight, if that is a single Send or Recv, maybe begun; else -1.
+  // Peer of the oldest launch in flight if it is a single Send or Recv and may have begun; else -1.
   int32_t is_sending_to = -1, is_receiving_from = -1;
 };
 

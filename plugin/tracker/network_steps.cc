@@ -94,8 +94,8 @@ uint64_t NetworkSteps::Start(uint64_t proxy_op) {
   const uint32_t place = NextSlot(*steps, &word);
   StepSlot& slot = steps->slots[place];
   const uint32_t generation = (StepWord::Generation(word) + 1) & Ticket::kGenerationMask;
-  // Tried once: it fails only if another thread, a whole ring behind or ahead, claims this place at
-  // the same moment. Acquire: the stores below do not move up.
+  // Tried once: it fails only if another thread claims this place at the same moment. Acquire: the
+  // stores below do not move up.
   if (StepWord::Phase(word) == StepPhase::kClaimed ||
       !slot.word.compare_exchange_strong(word, StepWord::Pack(generation, StepPhase::kClaimed),
                                          std::memory_order_acquire, std::memory_order_relaxed)) {
@@ -114,15 +114,16 @@ uint64_t NetworkSteps::Start(uint64_t proxy_op) {
 }
 
 uint32_t NetworkSteps::NextSlot(StepTable& steps, uint64_t* word) {
+  // Relaxed: `next` only spreads the steps; the word of the place orders everything else.
+  const uint32_t number = steps.next.fetch_add(1);
   uint32_t place;
-  int probes = 0;
+  uint32_t probe = 0;
   do {
-    // Relaxed: `next` only spreads the steps; the word of the place orders everything else.
-    place = steps.next.fetch_add(1) % StepTable::kSlots;
+    place = StepTable::PlaceOf(number, probe);
     // Acquire: the ProxyOp that is read belongs to this generation or a later one. If it is a later
     // one, claiming the place fails.
     *word = steps.slots[place].word.load(std::memory_order_acquire);
-  } while (++probes < kStepProbes && IsNeeded(steps.slots[place], *word));
+  } while (probe++ < StepTable::kProbes && IsNeeded(steps.slots[place], *word));
   return place;
 }
 

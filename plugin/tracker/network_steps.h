@@ -52,7 +52,7 @@ class NetworkSteps {
   void Stop(uint64_t ticket);
 
  private:
-  // Returns the next free place, or the last one of kStepProbes places in use.
+  // Returns a free place of the ring, or a place of the reserve.
   uint32_t NextSlot(StepTable& steps, uint64_t* word);
   // True if the step may still be in progress. A step that NCCL left behind ends with its
   // operation.

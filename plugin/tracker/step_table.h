@@ -1,14 +1,13 @@
 // StepTable holds the network steps in progress: their current wait, since when, and totals so far.
 //
-// A process has one table, a ring: a step gets the next free place. NCCL never stops some steps: it
-// starts some receives several times and stops them once, and an abort stops no step. The place of
-// such a step is in use until its operation has ended. A step that waits long, for example for a
-// late rank, keeps its place, because the table exists to show it.
+// A process has one table: a ring and a reserve. Some steps never stop: NCCL starts some receives
+// several times and stops them once, and an abort stops no step. Such a step occupies its place
+// until its operation has ended.
 //
-// If kStepProbes places in a row are in use, the new step replaces the step in the last of them.
-// About 4,000 steps are then in progress, or were never stopped and their operations continue; NCCL
-// has at most 8 in progress for a connection and channel. The replaced step is not counted. Its
-// later callbacks are ignored, as those of a stale handle.
+// A new step tries kProbes places of the ring, far apart, because the steps of a connection are
+// neighbors. So a step that waits long, for example for a late rank, keeps its place in the ring.
+// If all these places are in use, the new step replaces a step of the reserve, in turn. The
+// replaced step is not counted. Its later callbacks are ignored, as those of a stale handle.
 //
 //   claim:   word = generation+1, kClaimed     only the claimer writes the fields
 //            word = generation+1, kStarted     published
@@ -18,8 +17,8 @@
 // A step's callbacks come on one thread, in order. The fields are atomics all the same: with an
 // NCCL that breaks this, or with random handles, only numbers are wrong.
 //
-// Thread: any. Cost: one read-modify-write on a shared cursor per step, else on the step's own
-// cache line. 256 KiB, allocated when steps are first watched.
+// Thread: any. Cost: one read-modify-write on a shared cursor per step; all other accesses are to
+// its own cache line. 256 KiB, allocated when steps are first watched.
 #ifndef PLUGIN_TRACKER_STEP_TABLE_H_
 #define PLUGIN_TRACKER_STEP_TABLE_H_
 
@@ -38,7 +37,7 @@ enum class StepPhase : uint32_t {
   kClaimed,
   kStarted,       // no state was recorded yet
   kSendGpu,       // state 8: waits for the GPU's data
-  kSendPeer,      // state 20: data offered to the network, which waits for the peer's credit
+  kSendPeer,      // state 20: the network was offered the data, and waits for the peer's credit
   kSendWire,      // state 9: posted
   kReceiveWire,   // state 10: waits for the data
   kReceiveFlush,  // state 11: data has arrived, and is made visible to the GPU
@@ -82,16 +81,21 @@ struct StepTotals {
   uint64_t ended_ns;
 };
 
-// How many places a new step tries. Few, because each try costs a shared read-modify-write. The
-// first place is free unless a step waits there.
-inline constexpr int kStepProbes = 4;
-
 struct StepTable {
   static constexpr uint32_t kSlots = 4096;
+  static constexpr uint32_t kReserve = 1024;
+  static constexpr uint32_t kRing = kSlots - kReserve;
+  static constexpr uint32_t kProbes = 3;
   static_assert(kSlots <= Ticket::kStepMask + 1);
 
+  // Returns the place that the step with this number tries after `probe` others.
+  static constexpr uint32_t PlaceOf(uint32_t number, uint32_t probe) {
+    return probe < kProbes ? (number + probe * (kRing / kProbes)) % kRing
+                           : kRing + number % kReserve;
+  }
+
   StepSlot slots[kSlots];
-  alignas(64) Relaxed<uint32_t> next;  // the shared cursor
+  alignas(64) Relaxed<uint32_t> next;  // number of the next step
 };
 
 }  // namespace nccl_pulse

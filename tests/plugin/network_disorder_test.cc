@@ -10,17 +10,15 @@
 namespace nccl_pulse {
 namespace {
 
-// When all places are taken by steps of operations that go on, new ones take the fourth they come
-// to, and who had it is known when it comes late.
-TEST_WITH_COMM(NetworkTest, PlacesAreTakenWhenAllAreNeeded, kAlways) {
+// While the ring is full of steps of open operations, new steps replace each other in the reserve.
+// Events of a replaced step are known as stale.
+TEST_WITH_COMM(NetworkTest, StepsReplaceEachOtherWhenAllPlacesAreInUse, kAlways) {
   void* proxy = StartProxyOp(comm, comm.Enqueue());
-  std::vector<void*> forgotten;
-  for (int i = 0; i < kStepProbes; ++i) forgotten.push_back(StartStep(comm, proxy));
-  for (uint32_t i = 0; i < 2 * StepTable::kSlots; ++i) {
-    EXPECT_NE(StartStep(comm, proxy), nullptr);
-  }
+  std::vector<void*> steps;
+  for (uint32_t i = 0; i <= StepTable::kRing; ++i) steps.push_back(StartStep(comm, proxy));
+  for (uint32_t i = 0; i < StepTable::kReserve; ++i) EXPECT_NE(StartStep(comm, proxy), nullptr);
   RunSend(comm, proxy, 3);
-  for (void* step : forgotten) {
+  for (void* step : steps) {
     RecordStep(step, abi::kStateProxyStepSendGpuWait, 0);
     Stop(step);
   }
@@ -29,14 +27,14 @@ TEST_WITH_COMM(NetworkTest, PlacesAreTakenWhenAllAreNeeded, kAlways) {
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"stale_handle", 2}}));
 }
 
-// A step that waits for long, for a late rank say, while others come and go by the thousand: the
-// wait that one looks for must not be the one that is lost.
+// The steps of a connection wait for long, for a late rank say, while others come and go by the
+// thousand: the waits that one looks for must not be lost.
 TEST_IN_CHILD(NetworkTest, LongWaitKeepsItsPlace, kAlways) {
   NcclCommunicator waiting(1);
   NcclCommunicator busy(2);
   void* late = StartProxyOp(waiting, waiting.Enqueue());
   std::vector<void*> steps;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 8; ++i) {
     steps.push_back(StartStep(waiting, late));
     RecordStep(steps.back(), abi::kStateProxyStepRecvWait, 0);
   }
@@ -48,7 +46,7 @@ TEST_IN_CHILD(NetworkTest, LongWaitKeepsItsPlace, kAlways) {
     Stop(step);
   }
   const ProcessSnapshot snapshot = ReadSnapshot();
-  EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{0, 300}));
+  EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{0, 800}));
   EXPECT_EQ(Find(snapshot, 2).network_bytes, (Directions{0, 3 * StepTable::kSlots}));
   EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }

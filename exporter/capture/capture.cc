@@ -62,10 +62,10 @@ class Capturer {
       AskPages("/api/v1/communicators");
       AskCalls(/*live=*/true);
       AddClocks();
-      if (!options_.is_flight_recorder) AskPages("/metrics");
+      if (!options_.only_flight_recorder_dumps) AskPages("/metrics");
       AskCalls(/*live=*/false);
       Guard("dumps and verdict", [this] {
-        if (options_.is_flight_recorder) return AddDumps();
+        if (options_.only_flight_recorder_dumps) return AddDumps();
         Guard("ras.json", [this] { AddRas(); });
         Add("verdict.txt", JobText(capture_.look));
         Add("verdict.json", JobJson(capture_.look));
@@ -179,7 +179,7 @@ class Capturer {
     Ask(questions, /*is_urgent=*/true, [&](const Question& question, std::string body) {
       const bool is_metrics = target == "/metrics";
       if (!is_metrics) NoteCommunicators(question.endpoint, body);
-      if (options_.is_flight_recorder) return;
+      if (options_.only_flight_recorder_dumps) return;
       Add(absl::StrCat(FolderOf(question.endpoint),
                        is_metrics ? "/metrics.txt" : "/communicators.json"),
           std::move(body));
@@ -189,7 +189,7 @@ class Capturer {
   // Saves the offset of each endpoint's clock from the local one, for `pulse trace --from`.
   void AddClocks() {
     const auto left = std::chrono::duration_cast<milliseconds>(asking_end_ - steady_clock::now());
-    if (options_.is_flight_recorder || left.count() <= 0) return;
+    if (options_.only_flight_recorder_dumps || left.count() <= 0) return;
     std::vector<std::size_t> asked(heard_.begin(), heard_.end());
     std::vector<Address> addresses;
     for (const std::size_t each : asked) addresses.push_back(endpoints_[each]);
@@ -261,7 +261,7 @@ class Capturer {
 
   void TakeCalls(const Question& question, const std::string& comm, std::string body) {
     const std::size_t bytes = JsonMemory(body).value_or(0);
-    if (options_.is_flight_recorder && page_bytes_ + bytes > kMostPageBytes) {
+    if (options_.only_flight_recorder_dumps && page_bytes_ + bytes > kMostPageBytes) {
       return Miss(question.what, "the capture has reached its limit of size");
     }
     Json page = ParseJson(body);
@@ -281,7 +281,7 @@ class Capturer {
            rank["missing"] == "off" ? "NCCL_PULSE_LAST_CALLS=0 there"
                                     : "its process has more communicators than there is room for");
     }
-    if (!options_.is_flight_recorder) {
+    if (!options_.only_flight_recorder_dumps) {
       Add(absl::StrCat(FolderOf(question.endpoint), "/calls/", comm, ".json"), std::move(body));
       return;
     }

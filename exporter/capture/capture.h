@@ -28,8 +28,8 @@ struct CaptureOptions {
   std::chrono::milliseconds program_patience{15000};  // for one run of `stack_command`
   // For all that comes after the verdict. Requests to endpoints end after half of it.
   std::chrono::milliseconds time_limit{60000};
-  bool is_flight_recorder = false;  // collect only dumps for torchfrtrace
-  outside::RasChoice ras;           // whether and where NCCL's RAS is asked
+  bool only_flight_recorder_dumps = false;  // for torchfrtrace
+  outside::RasChoice ras;                   // whether and where NCCL's RAS is asked
   // Called when endpoints are too busy to answer at once, and are asked again.
   std::function<void()> on_busy;
   std::size_t most_bytes = std::size_t{512} << 20;  // of all files together

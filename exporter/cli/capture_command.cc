@@ -115,7 +115,7 @@ int Run(const std::vector<std::string>& arguments) {
   std::string error;
   if (!AddAddresses(arguments, "addresses to --targets", &error)) return Fail(kUsageError, error);
   CaptureOptions options;
-  options.is_flight_recorder = format == "flight-recorder";
+  options.only_flight_recorder_dumps = format == "flight-recorder";
   options.stack_command = stack_command;
   if (!options.stack_command.empty() && !absl::StrContains(options.stack_command, "{pid}")) {
     return Fail(kUsageError, "--stack-command needs {pid}, the process whose stack to print");
@@ -153,9 +153,10 @@ int Run(const std::vector<std::string>& arguments) {
   }
   if (!capture.bundle.Write(path, &error)) return Fail(kNotWritten, error);
   std::fputs(JobText(capture.look).c_str(), stdout);
-  std::printf("\n%s: %zu files; %s of %s\n", path.c_str(), capture.bundle.size(),
-              options.is_flight_recorder ? "dumps" : "last calls",
-              Plural(capture.sources, options.is_flight_recorder ? "rank" : "process").c_str());
+  std::printf(
+      "\n%s: %zu files; %s of %s\n", path.c_str(), capture.bundle.size(),
+      options.only_flight_recorder_dumps ? "dumps" : "last calls",
+      Plural(capture.sources, options.only_flight_recorder_dumps ? "rank" : "process").c_str());
   std::fputs(MissingWords(capture.missing).c_str(), stdout);
   if (capture.look.set.processes.empty() && capture.look.set.ended.empty()) {
     return Fail(kIncomplete,

@@ -27,7 +27,7 @@ enum ExitStatus {
   kCrashed = 7,     // `pulse demo`: a rank failed
 };
 
-// Prints `text` as an error and returns `status`. Escapes control characters: the text may come
+// Prints `text` as an error and returns `status`. Replaces control characters: the text may come
 // from an endpoint or Prometheus.
 int Fail(int status, const std::string& text);
 

@@ -5,7 +5,7 @@
 // Asks only processes of the caller's own user; root asks all. Skips a socket whose name contains
 // another user than the one that holds it.
 //
-// Thread: the caller's; blocks for `patience` and some milliseconds at most. Cost: two descriptors
+// Thread: the caller's; blocks for `patience` and some milliseconds at most. Cost: a descriptor
 // per process while it runs.
 //
 // For example, to time everything for ten seconds:

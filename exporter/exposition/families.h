@@ -33,7 +33,7 @@ namespace nccl_pulse {
 // The endpoint's own statistics.
 struct ScrapeStats {
   uint64_t pages = 0;          // made so far
-  double seconds = 0;          // spent on making the pages
+  double seconds = 0;          // spent on making and compressing them
   uint64_t segments_read = 0;  // for all pages, including this one
   ProcessUse process{};        // of the serving process
 };

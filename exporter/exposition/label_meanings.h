@@ -19,8 +19,8 @@ inline constexpr LabelEntry kLabels[] = {
     {"rank", "rank in the communicator"},
     {"pid", "process id, as the process sees it"},
     {"pid_namespace",
-     "the PID namespace that `pid` counts in, its inode: containers count from 1; absent in the "
-     "system's own"},
+     "inode of the PID namespace in which `pid` is valid; absent in the host's initial namespace, "
+     "or if not known"},
     {"global_rank", "rank in the job; absent if the launcher sets none"},
     {"local_rank", "rank on the node; absent if the launcher sets none"},
     {"job_id", "the launcher's job ID; absent if it sets none"},
@@ -30,8 +30,7 @@ inline constexpr LabelEntry kLabels[] = {
     {"index", "n-th communicator of its process, from 0"},
     {"Hostname",
      "name of the node: the host's, or NCCL_PULSE_NODE_NAME; this and the next three are spelled "
-     "as "
-     "in dcgm-exporter"},
+     "as in dcgm-exporter"},
     {"gpu", "the GPU's number in its process"},
     {"UUID", "the GPU's UUID"},
     {"pci_bus_id", "the GPU's PCI bus id"},
@@ -42,8 +41,7 @@ inline constexpr LabelEntry kLabels[] = {
      "true when the call was recorded into a CUDA graph; replays are not in this count"},
     {"user_tag",
      "the number that the application gave NCCL with the call (NCCL 2.31.2), or other; present "
-     "with "
-     "NCCL_PULSE_USER_TAGS"},
+     "with NCCL_PULSE_USER_TAGS"},
     {"algo", "algorithm, by NCCL's own name"},
     {"proto", "protocol, by NCCL's own name"},
     {"timing",

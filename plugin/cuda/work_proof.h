@@ -52,10 +52,10 @@
 // began at 0, the same bounds also hold from its creation on. If only one word fits, it is
 // known since when the counter has not grown (moved_ns), but the word is not proven.
 //
-// Two rules reject clocks: no channel grows faster than channel 0, and no launch takes less than
-// kLeastLaunchNs. To reject also a word that grows a tenth more or less than the work, its growth
-// since the first poll must be at least kLeastWeight times the work in flight at both polls, since
-// the bounds are as far apart as that work.
+// Two rules reject words that are clocks: no channel grows faster than channel 0, and no launch
+// takes less than kLeastLaunchNs. To reject also a word that grows a tenth more or less than the
+// work, its growth since the first poll must be at least kLeastWeight times the work in flight at
+// both polls, since the bounds are as far apart as that work.
 //
 // Communicators of a process normally use the same NCCL, so a word proven on one communicator needs
 // only kKnownWordMatches polls on the next.

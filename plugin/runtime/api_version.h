@@ -1,6 +1,6 @@
-// Chooses the events to request from each version of NCCL's profiler API, and lists what the
-// version can report. A process may have several NCCLs of different versions (one linked in, one
-// loaded).
+// Chooses the events to request from each version of NCCL's profiler API, and names the sources of
+// its durations and completions. A process may have several NCCLs of different versions (one linked
+// in, one loaded).
 //
 // Thread: pure functions.
 #ifndef PLUGIN_RUNTIME_API_VERSION_H_
@@ -19,7 +19,7 @@ inline constexpr int kFirstVersionWithNetworkSteps = 5;
 inline constexpr int kFirstVersionWithUserTags = 7;
 
 // Returns the events to request from NCCL. Later only the ProxyStep bit may change
-// (network_window.h); a change of the KernelCh bit would hang CUDA graphs. Omits events that the
+// (network_window.h); a change of the KernelCh bit can hang CUDA graphs. Omits events that the
 // version lacks, and KernelCh if it has no GPU timestamps.
 inline uint32_t EventMask(int api_version, TimingMode timing) {
   uint32_t mask = abi::kEventColl | abi::kEventP2p | abi::kEventGroupApi | abi::kEventCollApi |

@@ -1,7 +1,7 @@
 // MaskMonitor detects changes of NCCL's event mask by another tool. From 2.31 on NCCL's RAS can
 // change it for the whole job at any time ("CONTROL PROFILER_MASK", applied again after each init).
 // Events that the plugin needs may then be missing, so the state of the job's work is unknown.
-// KernelCh may be on, which slows a job down, and hangs it with CUDA graphs.
+// KernelCh may be on, which slows a job down, and can hang it with CUDA graphs.
 //
 // The mask is only read, never restored: the change was intended. A change that is undone before
 // the next poll is not seen. Bits that the plugin switches itself (network_window.h) are not

@@ -14,7 +14,8 @@
 //   observed_ns    How long the bit really was on, read from the mask itself: NCCL 2.31's RAS can
 //                  overrule a plugin's mask, and NCCL rewrites the int after each init.
 //   foreign masks  A mask in which another tool has changed any other bit (mask_monitor.h) is not
-//                  touched until the bits have their old values again.
+//                  touched until the bits have their old values again: closing the window could undo
+//                  the tool's change.
 //
 // Two NCCLs in one process have a mask each, switched together. Communicators of an NCCL without
 // network steps are not attached.

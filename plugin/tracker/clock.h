@@ -3,8 +3,8 @@
 // clock_gettime costs about 22 ns, most of a callback's budget. The CPU's counter (TSC on x86-64,
 // CNTVCT on aarch64) costs about 10 ns. It is used if the kernel uses it as its time base
 // (invariant, and selected as clocksource). Its rate is measured in init. The background thread
-// corrects the rate, so that times are comparable with CLOCK_MONOTONIC in other processes. The time
-// makes no steps, unless it is wrong by 10 ms (after a suspend, for example).
+// corrects the rate, so that times are comparable with CLOCK_MONOTONIC in other processes. The clock
+// makes no steps, unless it is wrong by more than 10 ms, for example after a suspend.
 //
 // Thread: NowNs any; Initialize once; Correct by the background thread alone.
 // Cost: NowNs about 11 ns with the counter, 22 ns without.

@@ -19,7 +19,7 @@ struct CallEvent {
   const char* datatype;
   uint64_t count;         // elements, as the user passed it
   bool captured;          // into a CUDA graph
-  uint64_t parent;        // ticket of the group
+  uint64_t parent;        // ticket of the group, 0: none
   void* stream;           // cudaStream_t argument of the call
   uint64_t user_tag = 0;  // set by the user; 0: none, or before v7
   int32_t root = 0;       // of a collective; -1: Send or Recv
@@ -28,7 +28,7 @@ struct CallEvent {
 // A kernel launch (KernelLaunch; v5 and later).
 struct LaunchEvent {
   void* stream;
-  uint64_t parent;  // ticket of the group
+  uint64_t parent;  // ticket of the group, 0: none
 };
 
 // A collective that the copy engines execute, without a kernel (CeColl; v6 and later).
@@ -50,7 +50,7 @@ struct OperationEvent {
   const char* algo;  // null: none (P2p)
   const char* proto;
   uint64_t count;        // elements of `datatype`; NCCL gives bytes for AllGather and Broadcast
-  uint64_t sequence;     // number of a collective in its communicator
+  uint64_t sequence;     // number among the communicator's collectives of this function, from 0
   uint64_t parent;       // ticket of the call, 0: none
   int32_t root_or_peer;  // root of a Coll; peer of a P2p
   int rank;              // in the communicator
@@ -64,14 +64,14 @@ struct OperationEvent {
 
 // A network operation of the proxy thread (ProxyOp).
 struct ProxyOpEvent {
-  uint64_t parent;  // ticket of the operation
+  uint64_t parent;  // ticket of the operation, 0: none
   int32_t pid;      // of the operation's process, which may be another one (PXN)
 };
 
 // One channel of an operation's kernel (KernelCh).
 struct KernelChannelEvent {
-  uint64_t parent;  // ticket of the operation
-  uint64_t gpu_ns;  // 0: this version has no times (v3)
+  uint64_t parent;  // ticket of the operation, 0: none
+  uint64_t gpu_ns;  // start by the GPU's clock; 0: not known
   uint8_t channel;
 };
 

@@ -16,7 +16,7 @@
 // The size matters, because other sizes may use another kernel: NCCL hides symmetric-memory
 // kernels, but not other kernels of the same operation.
 //
-// Thread: the calling thread. Cost: two loads, on two cache lines.
+// Thread: the calling thread. Cost: a few loads, on two cache lines.
 #ifndef PLUGIN_TRACKER_HIDDEN_OPERATIONS_H_
 #define PLUGIN_TRACKER_HIDDEN_OPERATIONS_H_
 

@@ -53,8 +53,8 @@ struct Instruments {
   const TimingMode timing;
   const int32_t pid;
   const uint32_t process_tag;
-  // Process and kind of an operation's ticket, as Ticket::Issuer returns them; below, of a launch's
-  // and of a kernel channel's.
+  // Ticket::Issuer of the process' operation tickets. launch_issuer and channel_issuer: the same for
+  // launches and kernel channels.
   const uint32_t operation_issuer;
   Sampler sampler;
   std::unique_ptr<StreamTimer> stream_timer;  // null without a driver, or with timing off

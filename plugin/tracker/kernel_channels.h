@@ -38,7 +38,7 @@ class KernelChannels {
   // Starts anew for a new communicator.
   void Reset();
 
-  // `gpu_ns` is 0 in API versions without times.
+  // `gpu_ns`: as in KernelChannelEvent.
   Refusal Start(const Channel& channel, uint64_t gpu_ns, OperationSlot& slot);
   // Fast path for all but the operation's first channel. Returns false, without effect, otherwise.
   bool StartNext(const Channel& channel, uint64_t gpu_ns, const OperationSlot& slot);

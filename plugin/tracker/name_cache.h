@@ -33,7 +33,7 @@ class NameCache {
     return Probe(text);
   }
   void Clear() {
-    // The null pointer's entry always has its own name. Otherwise a free entry would match null.
+    // The null pointer's entry always holds kNull, because a free entry would match null.
     for (auto& entry : entries_) {
       const bool is_null = &entry == &entries_[Hash(nullptr)];
       entry.store(is_null ? kNull : 0);

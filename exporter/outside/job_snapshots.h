@@ -102,7 +102,8 @@ struct Uses {
   std::size_t& operator[](GpuUse use) { return counts[static_cast<std::size_t>(use)]; }
   std::size_t operator[](GpuUse use) const { return counts[static_cast<std::size_t>(use)]; }
   bool AreAll(GpuUse use) const {
-    return (*this)[use] != 0 && (*this)[use] == std::accumulate(counts.begin(), counts.end(), 0U);
+    return (*this)[use] != 0 &&
+           (*this)[use] == std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   }
   // True if no more GPUs compute than wait.
   bool DoFewCompute() const { return (*this)[GpuUse::kMixed] <= (*this)[GpuUse::kBusy]; }

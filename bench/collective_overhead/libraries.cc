@@ -70,11 +70,10 @@ Error Driver::Check(int result, const char* what) const {
 
 Error Nccl::Load(const std::string& path) {
   void* library = nullptr;
-  Error error =
-      Open(path,
-           "This program measures NCCL: it needs libnccl.so.2 (name it with --nccl or put "
-           "its folder in LD_LIBRARY_PATH).",
-           &library);
+  Error error = Open(path,
+                     "This program measures NCCL: it needs libnccl.so.2 (name it with --nccl or "
+                     "put its folder in LD_LIBRARY_PATH).",
+                     &library);
   const auto resolve = [&](const char* name, auto** function) {
     if (error.empty()) error = Resolve(library, name, function);
   };

@@ -81,12 +81,11 @@ std::vector<Answer> Answers(int node_count, bool is_hung) {
     most_summary_bytes = std::max(most_summary_bytes, summary.size());
   }
   const auto count = static_cast<double>(answers.size());
-  std::fprintf(
-      stderr,
-      "%d ranks; a page: %.0f bytes, %zu compressed; %.2f ms to write, %.2f to compress; a "
-      "summary: at most %zu bytes\n",
-      layout.ranks(), static_cast<double>(bytes) / count, answers.front().snapshots.size(),
-      write_seconds / count * 1e3, pack_seconds / count * 1e3, most_summary_bytes);
+  std::fprintf(stderr,
+               "%d ranks; a page: %.0f bytes, %zu compressed; %.2f ms to write, %.2f to compress; "
+               "a summary: at most %zu bytes\n",
+               layout.ranks(), static_cast<double>(bytes) / count, answers.front().snapshots.size(),
+               write_seconds / count * 1e3, pack_seconds / count * 1e3, most_summary_bytes);
   return answers;
 }
 

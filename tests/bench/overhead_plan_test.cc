@@ -1,5 +1,4 @@
 #include "bench/collective_overhead/plan.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace nccl_pulse::overhead {

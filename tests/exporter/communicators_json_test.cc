@@ -2,7 +2,6 @@
 
 #include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/exposition/json/latency_json.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "metrics/size_class.h"
 #include "nlohmann/json.hpp"

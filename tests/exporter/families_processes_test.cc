@@ -120,9 +120,8 @@ TEST(Families, EachProcessHasItsOwnStaticLabels) {
   const std::string page = TextFormat(BuildFamilies(set, {{"cluster", "c"}}, {}));
   EXPECT_THAT(page, HasSubstr("nccl_pulse_process_up{pid=\"4711\",global_rank=\"11\",cluster=\"c\","
                               "team=\"a\"} 1\n"));
-  EXPECT_THAT(page,
-              HasSubstr("nccl_pulse_process_up{pid=\"4712\",global_rank=\"11\",cluster=\"c\"} "
-                        "1\n"));
+  EXPECT_THAT(
+      page, HasSubstr("nccl_pulse_process_up{pid=\"4712\",global_rank=\"11\",cluster=\"c\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("rank=\"3\",cluster=\"c\",team=\"a\"} 111\n"));
   EXPECT_THAT(page, HasSubstr("rank=\"4\",cluster=\"c\"} 111\n"));
   EXPECT_THAT(page, HasSubstr("nccl_pulse_processes{cluster=\"c\",team=\"server\"} 2\n"));

@@ -81,10 +81,9 @@ TEST_F(StatusTableTest, AHangStandsFirstAndIsMarked) {
   EXPECT_EQ(FindingOf(page), Finding::kHang);
   const std::string table = StatusTable(page, nullptr, {});
   EXPECT_THAT(table,
-              HasSubstr("\nHANG  Rank 1 (pid 101, GPU 1) has not called AllReduce #101 (up "
-                        "to 1MiB), and has nothing in flight\n"
-                        "      here. Ranks 0 and 2 wait in "
-                        "AllReduce.\n"
+              HasSubstr("\nHANG  Rank 1 (pid 101, GPU 1) has not called AllReduce #101 (up to "
+                        "1MiB), and has nothing in flight\n"
+                        "      here. Ranks 0 and 2 wait in AllReduce.\n"
                         "      Communicator 00000000000000c0 has made no progress for 43 s.\n"
                         "      Next: py-spy dump --pid 101"));
   EXPECT_THAT(table, HasSubstr("\n      0  100    0  waits  43 s  AllReduce <=1MiB #101"));
@@ -111,11 +110,10 @@ TEST_F(StatusTableTest, AStraggler) {
     job.Advance(7 * kMs);
   }
   const std::string table = StatusTable(Page(job), nullptr, {});
-  EXPECT_THAT(table,
-              HasSubstr("SLOW  Rank 1 (pid 101, GPU 1) arrives last at 100 % of the late calls; "
-                        "the others wait 2 ms per\n"
-                        "      call, 20 % of the last 1 s.\n"
-                        "      Communicator 00000000000000c0 waits for rank 1.\n"));
+  EXPECT_THAT(table, HasSubstr("SLOW  Rank 1 (pid 101, GPU 1) arrives last at 100 % of the late "
+                               "calls; the others wait 2 ms per\n"
+                               "      call, 20 % of the last 1 s.\n"
+                               "      Communicator 00000000000000c0 waits for rank 1.\n"));
   EXPECT_THAT(table, HasSubstr("\n>     1  101"));
 }
 
@@ -208,10 +206,8 @@ TEST_F(StatusTableTest, AWaitThatIsUsualIsNoHang) {
   }
   job.Advance(120 * kSecond);
   const std::string table = StatusTable(Page(job), nullptr, {});
-  EXPECT_THAT(
-      table,
-      HasSubstr("\n      Communicator 00000000000000c0 has made no progress for 2 min 0 s: an "
-                "expected wait.\n"));
+  EXPECT_THAT(table, HasSubstr("\n      Communicator 00000000000000c0 has made no progress for 2 "
+                               "min 0 s: an expected wait.\n"));
   EXPECT_THAT(table, HasSubstr("\nWAIT  Rank 1 (pid 101, GPU 1) has not called"));
   EXPECT_THAT(table, HasSubstr("It has waited up to 9 min here"));
   EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);

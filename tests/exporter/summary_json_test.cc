@@ -1,7 +1,6 @@
 #include "exporter/exposition/json/summary_json.h"
 
 #include "exporter/diagnosis/diagnosis.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/exporter/diagnosis/hang_job.h"

@@ -144,10 +144,9 @@ TEST_F(WatcherTest, ShowsTheNotesOfJobsWithoutThePlugin) {
     return at == page.npos ? "" : page.substr(page.rfind("<tr", at), at - page.rfind("<tr", at));
   };
   EXPECT_THAT(row_of("frozen"), HasSubstr("<td>4712<td>"));
-  EXPECT_THAT(
-      row_of("debugger"),
-      HasSubstr("<tr class=incomplete><td>a job without ID<td><b>incomplete</b><td>No hang is "
-                "suspected, but the GPUs of a job without the plugin wait."));
+  EXPECT_THAT(row_of("debugger"),
+              HasSubstr("<tr class=incomplete><td>a job without ID<td><b>incomplete</b><td>No hang "
+                        "is suspected, but the GPUs of a job without the plugin wait."));
   EXPECT_THAT(page, HasSubstr("<td>0<td><details><summary class=nodes>2</summary>"));
 }
 

@@ -289,8 +289,7 @@ std::string UseWhere(const std::vector<Refusal>& refusals) {
 
 std::string Private(const std::string& why) {
   return "usable, private: shared memory is not available (" + why +
-         "): measurements are kept in private memory, which cannot be handed to the node's "
-         "server; "
+         "): measurements are kept in private memory, which cannot be handed to the node's server; "
          "this process serves them itself, on the next free port if need be";
 }
 

@@ -31,23 +31,17 @@ using testing::Not;
 
 constexpr char kHere[] = "10.0.3.7";
 
-std::vector<int32_t> Named(const JobLook& look) {
+std::vector<int32_t> Named(const JobLook& look,
+                           std::vector<JobRank> JobRoot::*list = &JobRoot::ranks) {
   std::vector<int32_t> ranks;
   for (const JobRoot& root : look.verdict.roots) {
-    for (const JobRank& rank : root.ranks) ranks.push_back(rank.rank);
+    for (const JobRank& rank : root.*list) ranks.push_back(rank.rank);
   }
   std::sort(ranks.begin(), ranks.end());
   return ranks;
 }
 
-std::vector<int32_t> Perhaps(const JobLook& look) {
-  std::vector<int32_t> ranks;
-  for (const JobRoot& root : look.verdict.roots) {
-    for (const JobRank& rank : root.perhaps) ranks.push_back(rank.rank);
-  }
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
-}
+std::vector<int32_t> Perhaps(const JobLook& look) { return Named(look, &JobRoot::perhaps); }
 
 // Four ranks on this host, whose processes and GPUs are numbered alike, unless a test changes it.
 struct Host {
@@ -67,7 +61,6 @@ struct Host {
 
   explicit Host(int ranks = 4, uint64_t all_reduces = 14000) {
     before = {World(ranks, all_reduces)};
-    after = before;
     for (int i = 0; i < ranks; ++i) {
       HostProcess process;
       process.pid = process.own_pid = 1000 + i;
@@ -76,33 +69,33 @@ struct Host {
       processes.push_back(process);
       gpus.push_back({i, GpuUse::kBusy, {1000 + i}});
     }
-    answer = [this](int) {
-      return RasReport{RasText(has_waited ? after : before, false), "", true};
-    };
+    answer = [this](int) { return RasReport{RasText(Now(), false), "", true}; };
   }
 
   // Of both answers.
   MadeUpRank& Rank(int rank, int communicator = 0) { return before[communicator].ranks[rank]; }
-  void Stand() { after = before; }
+  // Of the second answer, which repeats the first one unless a test asks for this.
+  MadeUpCommunicator& After(int communicator = 0) {
+    if (after.empty()) after = before;
+    return after[communicator];
+  }
+  const std::vector<MadeUpCommunicator>& Now() const {
+    return has_waited && !after.empty() ? after : before;
+  }
   void UseAllGpus(GpuUse use) {
     for (HostGpu& gpu : gpus) gpu.use = use;
   }
   void End(int rank) {
     Rank(rank).is_missing = true;
-    Stand();
     processes.erase(processes.begin() + rank);
     gpus[rank] = {rank, GpuUse::kUnknown, {}};
   }
   void MoveRank3ToAnotherHost() {
     Rank(3).host = "10.0.3.8";
-    Stand();
     processes.pop_back();
     gpus.pop_back();
   }
-  void CreateCommunicator() {
-    before.emplace_back().hash = "0x0";
-    Stand();
-  }
+  void CreateCommunicator() { before.emplace_back().hash = "0x0"; }
 
   Looks Look() {
     Sources sources;
@@ -145,20 +138,14 @@ struct OutsideLookTest : testing::Test {
 
 TEST_F(OutsideLookTest, ARankThatHasLaunchedFewer) {
   host.Rank(1).all_reduces = 13990;
-  host.Stand();
   host.gpus[1].use = GpuUse::kIdle;
-  EXPECT_EQ(
-      host.Sentence(),
-      "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has launched 13,990 "
-      "AllReduce, the others 14,000, and nothing has moved for 10 s. Its GPU runs nothing; 3 "
-      "others "
-      "are busy. Next: py-spy dump --pid 1001 on 10.0.3.7.");
+  EXPECT_EQ(host.Sentence(),
+            "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has launched "
+            "13,990 AllReduce, the others 14,000, and nothing has moved for 10 s. Its GPU runs "
+            "nothing; 3 others are busy. Next: py-spy dump --pid 1001 on 10.0.3.7.");
   const std::string text = JobText(host.looks.jobs[0]);
-  EXPECT_THAT(
-      text,
-      HasSubstr(
-          "\n      From NCCL's RAS (2.28.9), NVML and /proc. Sizes, times and calls in graphs "
-          "need the plugin: NCCL_PROFILER_PLUGIN=pulse.\n"));
+  EXPECT_THAT(text, HasSubstr("\n      From NCCL's RAS (2.28.9), NVML and /proc. Sizes, times and "
+                              "calls in graphs need the plugin: NCCL_PROFILER_PLUGIN=pulse.\n"));
   EXPECT_THAT(text, HasSubstr("Known bug of NCCL 2.28.9: RAS' text report"));
   EXPECT_EQ(FindingOfJob(host.looks.jobs[0]), JobFinding::kHang);
 }
@@ -166,7 +153,6 @@ TEST_F(OutsideLookTest, ARankThatHasLaunchedFewer) {
 // A rank may wait for the other in a Recv, which RAS doesn't count.
 TEST_F(OutsideLookTest, RanksThatHaveLaunchedFewerWithoutNvmlsWord) {
   for (const int rank : {1, 2}) host.Rank(rank).all_reduces = 13990;
-  host.Stand();
   host.gpus = {{0, GpuUse::kUnknown, {1000, 1001, 1002, 1003}}};
   EXPECT_EQ(host.Sentence(),
             "HANG  rank 1 (10.0.3.7, GPU 0, pid 1001); rank 2 (10.0.3.7, GPU 0, pid 1002) of a job "
@@ -179,7 +165,6 @@ TEST_F(OutsideLookTest, RanksThatHaveLaunchedFewerWithoutNvmlsWord) {
 // An AllGather that the others don't call: NCCL 2.31.2, four ranks on one GPU.
 TEST_F(OutsideLookTest, ARankAheadOfAllOthersWithoutNvmlsWord) {
   for (const int rank : {0, 2, 3}) host.Rank(rank).all_reduces = 13990;
-  host.Stand();
   host.gpus = {{0, GpuUse::kUnknown, {1000, 1001, 1002, 1003}}};
   EXPECT_THAT(host.Sentence(),
               HasSubstr("have launched 13,990 AllReduce, the others 14,000, and nothing has moved "
@@ -193,12 +178,11 @@ TEST_F(OutsideLookTest, AnIdleGpuAmongBusyOnes) {
   for (const uint64_t counts : {uint64_t{0}, uint64_t{14000}}) {
     Host host(4, counts);
     host.gpus[1].use = GpuUse::kIdle;
-    EXPECT_EQ(
-        host.Sentence(),
-        "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has a GPU that runs "
-        "nothing, while 3 others are busy, and nothing has moved for 10 s. " +
-            std::string(counts == 0 ? "" : "All have launched as many collectives. ") +
-            "Next: py-spy dump --pid 1001 on 10.0.3.7.");
+    EXPECT_EQ(host.Sentence(),
+              "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has a GPU that "
+              "runs nothing, while 3 others are busy, and nothing has moved for 10 s. " +
+                  std::string(counts == 0 ? "" : "All have launched as many collectives. ") +
+                  "Next: py-spy dump --pid 1001 on 10.0.3.7.");
   }
 }
 
@@ -238,7 +222,6 @@ TEST_F(OutsideLookTest, MostIdleNamesNobody) {
 
 TEST_F(OutsideLookTest, AStoppedProcess) {
   host.Rank(2).is_missing = true;
-  host.Stand();
   host.processes[2].state = RunState::kStopped;
   host.gpus[2].use = GpuUse::kIdle;
   EXPECT_EQ(host.Sentence(),
@@ -251,7 +234,6 @@ TEST_F(OutsideLookTest, AStoppedProcess) {
 // A debugger at a rank that waits for another one.
 TEST_F(OutsideLookTest, AStoppedProcessWhoseGpuWaitsIsNotTheRoot) {
   const auto named = [this] {
-    host.Stand();
     host.Sentence();
     return Named(host.looks.jobs.at(0));
   };
@@ -267,18 +249,15 @@ TEST_F(OutsideLookTest, AStoppedProcessWhoseGpuWaitsIsNotTheRoot) {
 
 TEST_F(OutsideLookTest, AProcessThatIsGone) {
   host.End(2);
-  EXPECT_EQ(
-      host.Sentence(),
-      "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse has ended (its pid is "
-      "gone, and NCCL's RAS gets no answer), and nothing has moved for 10 s. Next: its log, and "
-      "dmesg "
-      "on 10.0.3.7 (killed? out of memory?).");
+  EXPECT_EQ(host.Sentence(),
+            "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse has ended (its "
+            "pid is gone, and NCCL's RAS gets no answer), and nothing has moved for 10 s. Next: "
+            "its log, and dmesg on 10.0.3.7 (killed? out of memory?).");
 }
 
 // A driver call holds the memory map of a process, so its files in /proc don't answer.
 TEST_F(OutsideLookTest, AProcessThatCantBeReadIsNotGone) {
   host.Rank(2).is_missing = true;
-  host.Stand();
   host.processes.erase(host.processes.begin() + 2);
   host.unread = 1;
   EXPECT_THAT(host.Sentence(), HasSubstr("rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL "
@@ -289,9 +268,8 @@ TEST_F(OutsideLookTest, AProcessThatCantBeReadIsNotGone) {
 TEST_F(OutsideLookTest, ARankOfAnotherHostThatRasConsidersDead) {
   host.Rank(3).is_missing = host.Rank(3).is_dead = true;
   host.MoveRank3ToAnotherHost();
-  EXPECT_THAT(host.Sentence(),
-              HasSubstr("rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse has ended "
-                        "(NCCL's RAS considers it dead)"));
+  EXPECT_THAT(host.Sentence(), HasSubstr("rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL "
+                                         "Pulse has ended (NCCL's RAS considers it dead)"));
 }
 
 TEST_F(OutsideLookTest, AStoppedProcessAfterAShortThreshold) {
@@ -300,7 +278,6 @@ TEST_F(OutsideLookTest, AStoppedProcessAfterAShortThreshold) {
   host.gpus[2].use = GpuUse::kIdle;
   for (const bool is_missing : {true, false}) {
     host.Rank(2).is_missing = is_missing;
-    host.Stand();
     EXPECT_THAT(host.Sentence(), HasSubstr("HANG  rank 2 (10.0.3.7, GPU 2, pid 1002)"));
     EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal"));
   }
@@ -354,7 +331,6 @@ TEST_F(OutsideLookTest, EachConditionOfAProcessWithEachUseOfTheGpus) {
         for (int i = 0; i < 4; ++i) host.Rank(i).gpu = is_shared ? 0 : i;
         host.Rank(2).is_missing = ras != Ras::kAnswers;
         host.Rank(2).is_dead = ras == Ras::kDead;
-        host.Stand();
         host.processes[2].state = row.state;
         const std::string said = row.said[static_cast<int>(ras)];
         for (HostGpu& gpu : host.gpus) {
@@ -404,8 +380,7 @@ TEST_F(OutsideLookTest, AStoppedProcessThatLaunchedFewerBeforeItWentSilent) {
   host.gpus.clear();
   host.processes[2].state = RunState::kStopped;
   host.Rank(2).all_reduces = 13999;
-  host.Stand();
-  host.after[0].ranks[2].is_missing = true;
+  host.After().ranks[2].is_missing = true;
   EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal"));
   EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(2));
 }
@@ -426,7 +401,6 @@ TEST_F(OutsideLookTest, AProcessThatEndedMayHaveWaited) {
 TEST_F(OutsideLookTest, GpusAreFoundByPid) {
   Host host(2, 0);
   for (MadeUpRank& rank : host.before[0].ranks) rank.gpu = 0;
-  host.Stand();
   host.gpus[0].use = GpuUse::kIdle;
   EXPECT_THAT(host.Sentence(), HasSubstr("rank 0 (10.0.3.7, GPU 0, pid 1000)"));
   EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(0));
@@ -438,7 +412,6 @@ TEST_F(OutsideLookTest, PidsOfContainersAreThoseOfTheHost) {
   host.gpus[1].use = GpuUse::kIdle;
   for (const bool is_missing : {false, true}) {
     host.Rank(1).is_missing = is_missing;
-    host.Stand();
     EXPECT_THAT(host.Sentence(), HasSubstr("HANG  rank 1 (10.0.3.7, GPU 1, pid 1001)"));
     EXPECT_THAT(host.Sentence(),
                 HasSubstr(is_missing ? "Next: cat /proc/1001/status /proc/1001/stack on 10.0.3.7 "
@@ -450,7 +423,6 @@ TEST_F(OutsideLookTest, PidsOfContainersAreThoseOfTheHost) {
 
 TEST_F(OutsideLookTest, CountsThatProveNoWaitAreNoted) {
   host.Rank(0).broadcasts = 10;
-  host.Stand();
   host.UseAllGpus(GpuUse::kMixed);
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
   EXPECT_THAT(host.looks.jobs[0].health.notes,
@@ -474,13 +446,11 @@ TEST_F(OutsideLookTest, AStoppedProcessOfAnIdleJobIsNoHang) {
 
 TEST_F(OutsideLookTest, SeveralRanksAreSaidInThePlural) {
   for (const int rank : {1, 2}) host.Rank(rank).is_missing = true;
-  host.Stand();
   host.processes.erase(host.processes.begin() + 1, host.processes.begin() + 3);
   EXPECT_THAT(host.Sentence(),
               HasSubstr("have ended (their pids are gone, and NCCL's RAS gets no"));
   Host two(2);
   two.Rank(0).all_gathers = two.Rank(1).broadcasts = 1;
-  two.Stand();
   EXPECT_THAT(two.Sentence(), HasSubstr("Their GPUs are busy: their work may wait"));
   two.gpus.clear();
   two.has_waited = false;
@@ -499,10 +469,9 @@ TEST_F(OutsideLookTest, ARankOfAnotherHostThatDoesNotAnswer) {
 // The rank's process is stopped between RAS' two answers.
 TEST_F(OutsideLookTest, ARankThatStopsAnswering) {
   host.MoveRank3ToAnotherHost();
-  host.after[0].ranks[3].is_missing = true;
-  EXPECT_THAT(host.Sentence(),
-              HasSubstr("HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL "
-                        "Pulse does not answer NCCL's RAS"));
+  host.After().ranks[3].is_missing = true;
+  EXPECT_THAT(host.Sentence(), HasSubstr("HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job "
+                                         "without NCCL Pulse does not answer NCCL's RAS"));
   // The rank answers again.
   std::swap(host.before, host.after);
   host.has_waited = false;
@@ -513,13 +482,11 @@ TEST_F(OutsideLookTest, ARankThatStopsAnswering) {
 // how many calls it had made isn't known.
 TEST_F(OutsideLookTest, ARankThatHasLeftIsNoted) {
   host.Rank(2).is_missing = host.Rank(2).has_left = true;
-  host.Stand();
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
   EXPECT_THAT(host.looks.jobs[0].health.notes,
               ElementsAre("Rank 2 (10.0.3.7, GPU 2, pid 1002) has finalized or aborted a "
                           "communicator that others still have."));
   host.Rank(1).all_reduces = 13990;
-  host.Stand();
   host.has_waited = false;
   EXPECT_THAT(host.NamedRanks(), ElementsAre(1));
 }
@@ -536,8 +503,7 @@ TEST_F(OutsideLookTest, RanksThatMoveWithoutALostOneDontWaitForIt) {
     rest.ranks.erase(rest.ranks.begin() + 2);
     rest.ranks[2].rank = 2;
     host.before.push_back(rest);
-    host.Stand();
-    for (MadeUpRank& rank : host.after[1].ranks) rank.all_reduces += 100;
+    for (MadeUpRank& rank : host.After(1).ranks) rank.all_reduces += 100;
     if (!has_left) host.processes.erase(host.processes.begin() + 2);
     host.gpus[2] = {2, GpuUse::kIdle, {}};
     EXPECT_EQ(host.Sentence().substr(0, 4), has_left ? "OK  " : "INCO");
@@ -553,7 +519,7 @@ TEST_F(OutsideLookTest, ACommunicatorThatIsBeingCreatedAccusesNobody) {
 }
 
 TEST_F(OutsideLookTest, AJobThatMoves) {
-  for (MadeUpRank& rank : host.after[0].ranks) rank.all_reduces += 300 + rank.rank;
+  for (MadeUpRank& rank : host.After().ranks) rank.all_reduces += 300 + rank.rank;
   EXPECT_EQ(
       host.Sentence(),
       "OK  A job without NCCL Pulse launches collectives: 1 of 1 communicators moved within 10 s.");
@@ -564,11 +530,10 @@ TEST_F(OutsideLookTest, AJobThatMoves) {
 // the ranks: neither is launched, and RAS doesn't show the former.
 TEST_F(OutsideLookTest, AnIdleJobIsNotOk) {
   host.UseAllGpus(GpuUse::kIdle);
-  EXPECT_EQ(
-      host.Sentence(),
-      "INCOMPLETE  The GPUs of a job without NCCL Pulse have run nothing for 10 s. It is idle, "
-      "or a rank waits for a new communicator, which NCCL's RAS doesn't show. Next: compare the "
-      "stacks (py-spy dump).");
+  EXPECT_EQ(host.Sentence(),
+            "INCOMPLETE  The GPUs of a job without NCCL Pulse have run nothing for 10 s. It is "
+            "idle, or a rank waits for a new communicator, which NCCL's RAS doesn't show. Next: "
+            "compare the stacks (py-spy dump).");
 }
 
 // Idle GPUs are no proof while a communicator is being created, or where RAS knows nothing.
@@ -577,17 +542,15 @@ TEST_F(OutsideLookTest, ACommunicatorThatIsNeverCreatedIsNotOk) {
   host.UseAllGpus(GpuUse::kIdle);
   EXPECT_EQ(host.Sentence(),
             "INCOMPLETE  A communicator of a job without NCCL Pulse has been in creation for 10 s, "
-            "and its "
-            "GPUs have run nothing. Which rank hasn't joined isn't known: compare the stacks "
-            "(py-spy dump).");
+            "and its GPUs have run nothing. Which rank hasn't joined isn't known: compare the "
+            "stacks (py-spy dump).");
   host.answer = [](int) { return RasReport(); };
   host.has_waited = false;
   for (int i = 0; i < 4; ++i) host.processes[i].global_rank = absl::StrCat(i);
-  EXPECT_EQ(
-      host.Sentence(),
-      "INCOMPLETE  The GPUs of 4 processes with NCCL have run nothing for 10 s, and NCCL's RAS "
-      "doesn't know them: creating the first communicator, probably. Here are ranks 0, 1, 2 and 3 "
-      "of 4.");
+  EXPECT_EQ(host.Sentence(),
+            "INCOMPLETE  The GPUs of 4 processes with NCCL have run nothing for 10 s, and NCCL's "
+            "RAS doesn't know them: creating the first communicator, probably. Here are ranks 0, "
+            "1, 2 and 3 of 4.");
 }
 
 // The environments of the ranks that are here say which rank isn't.
@@ -612,11 +575,10 @@ TEST_F(OutsideLookTest, ARankThatNeverComesToTheFirstCommunicator) {
   host.unloaded.clear();
   host.processes.resize(1);
   host.processes[0].world_size = host.processes[0].local_world_size = "2";
-  EXPECT_EQ(
-      host.Sentence(),
-      "INCOMPLETE  The GPU of a process with NCCL has run nothing for 10 s, and NCCL's RAS "
-      "doesn't know it: creating the first communicator, probably. Here is rank 0 of 2. Rank 1 "
-      "has no process, though this host is to run it.");
+  EXPECT_EQ(host.Sentence(),
+            "INCOMPLETE  The GPU of a process with NCCL has run nothing for 10 s, and NCCL's RAS "
+            "doesn't know it: creating the first communicator, probably. Here is rank 0 of 2. Rank "
+            "1 has no process, though this host is to run it.");
   // What an environment says may be anything.
   host.processes[0].global_rank = "2147483647";
   EXPECT_EQ(host.Sentence().find("Here"), std::string::npos);
@@ -662,14 +624,12 @@ TEST_F(OutsideLookTest, AllBusyWithEqualCountsIsNoHang) {
 // A root may leave a Broadcast before the others come: it doesn't wait.
 TEST_F(OutsideLookTest, BroadcastsAloneProveNoWait) {
   host.Rank(0).broadcasts = 10;
-  host.Stand();
   host.UseAllGpus(GpuUse::kMixed);
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
 }
 
 TEST_F(OutsideLookTest, WithoutNvmlCountsStillTell) {
   host.Rank(1).all_reduces = 13990;
-  host.Stand();
   host.gpus.clear();
   EXPECT_THAT(host.Sentence(), HasSubstr("has launched 13,990 AllReduce, the others 14,000"));
   EXPECT_EQ(Named(host.looks.jobs[0]), (std::vector<int32_t>{1}));
@@ -695,7 +655,6 @@ TEST_F(OutsideLookTest, OverCommunicatorsTheRootIsNamed) {
   pair("0xa", 0, 1, 51, 50);
   pair("0xb", 1, 3, 71, 70);
   pair("0xc", 2, 3, 91, 90);
-  host.Stand();
   host.gpus[3].use = GpuUse::kIdle;
   EXPECT_THAT(host.Sentence(), HasSubstr("HANG  rank 1 (10.0.3.7, GPU 3, pid 1003)"));
 }
@@ -703,7 +662,6 @@ TEST_F(OutsideLookTest, OverCommunicatorsTheRootIsNamed) {
 // All processes of a user share the port: a stopped one accepts, and does not answer.
 TEST_F(OutsideLookTest, AProcessThatDoesNotAnswerIsAskedAgain) {
   host.Rank(1).all_reduces = 13990;
-  host.Stand();
   const auto honest = host.answer;
   host.answer = [honest](int number) {
     return number < 2 ? RasReport{"", "", true} : honest(number);
@@ -750,8 +708,7 @@ TEST_F(OutsideLookTest, AHealthyJobOnTheGpusOfAHungOne) {
     for (int i = 0; i < 2; ++i) healthy.ranks[i].pid = 1002 + i;
     host.gpus = {{0, use, {1000, 1002}}, {1, use, {1001, 1003}}};
     host.before = {hung, healthy};
-    host.Stand();
-    for (MadeUpRank& rank : host.after[1].ranks) rank.all_reduces += 100;
+    for (MadeUpRank& rank : host.After(1).ranks) rank.all_reduces += 100;
     const Looks looks = host.Look();
     ASSERT_EQ(looks.jobs.size(), 2U);
     EXPECT_THAT(Named(looks.jobs[0]), ElementsAre(1));
@@ -761,7 +718,6 @@ TEST_F(OutsideLookTest, AHealthyJobOnTheGpusOfAHungOne) {
 
 TEST_F(OutsideLookTest, CountsThatStepBackAreAskedForAgain) {
   host.Rank(1).all_reduces = 13990;
-  host.Stand();
   const auto honest = host.answer;
   int wrong = 0;
   host.answer = [&](int number) {
@@ -789,15 +745,14 @@ TEST_F(OutsideLookTest, EachJobHasAVerdict) {
   Host host(8);
   for (const bool are_apart : {false, true}) {
     host.before = TwoJobs();
+    host.after.clear();
     host.Rank(3, 1).all_reduces = 199;
-    host.Stand();
-    host.after[0].ranks[0].all_reduces = 120;
+    host.After().ranks[0].all_reduces = 120;
     host.has_waited = false;
     if (are_apart) {
       // Jobs don't know each other: each question is answered by one of them.
       host.answer = [&host](int number) {
-        const auto& now = host.has_waited ? host.after : host.before;
-        return RasReport{RasText({now[number / 2 % 2]}), "", true};
+        return RasReport{RasText({host.Now()[number / 2 % 2]}), "", true};
       };
     }
     const Looks looks = host.Look();
@@ -811,9 +766,8 @@ TEST_F(OutsideLookTest, BeforeNccl2287NvmlAndProcTell) {
   host.answer = [](int) { return RasReport{"", "NCCL is older than 2.28.7", true}; };
   for (int i = 0; i < 4; ++i) host.processes[i].global_rank = absl::StrCat(i);
   host.gpus[3].use = GpuUse::kIdle;
-  EXPECT_THAT(host.Sentence(),
-              HasSubstr("HANG  global rank 3 (node-7, GPU 3, pid 1003) of a job without NCCL Pulse "
-                        "has a GPU that runs nothing"));
+  EXPECT_THAT(host.Sentence(), HasSubstr("HANG  global rank 3 (node-7, GPU 3, pid 1003) of a job "
+                                         "without NCCL Pulse has a GPU that runs nothing"));
   ASSERT_EQ(host.looks.notes.size(), 1U);
   EXPECT_EQ(host.looks.notes[0], "NCCL's RAS at localhost:28028: NCCL is older than 2.28.7.");
   EXPECT_EQ(host.looks.jobs[0].outside.substr(0, 20), "From NVML and /proc.");
@@ -851,7 +805,6 @@ TEST_F(OutsideLookTest, ProcessesWithThePluginAreLeftToTheirEndpoint) {
   // One rank without it: the job is judged from outside, too.
   host.processes[1].has_plugin = false;
   host.Rank(1).all_reduces = 13990;
-  host.Stand();
   EXPECT_THAT(host.Sentence(), HasSubstr("rank 1 "));
 }
 
@@ -860,7 +813,6 @@ TEST_F(OutsideLookTest, ProcessesWhoseEndpointIsSilentAreLookedAt) {
   for (HostProcess& process : host.processes) process.has_plugin = true;
   host.options.is_endpoint_silent = true;
   host.Rank(2).is_missing = true;
-  host.Stand();
   host.processes[2].state = RunState::kStopped;
   host.gpus[2].use = GpuUse::kIdle;
   EXPECT_THAT(host.Sentence(),
@@ -930,14 +882,12 @@ TEST_F(OutsideLookTest, ManyRanks) {
   host.before = {World(4096, 500)};
   for (int i = 4; i < 4096; ++i) host.Rank(i).host = absl::StrCat("10.1.", i / 256, ".", i % 256);
   host.Rank(3000).all_reduces = 499;
-  host.Stand();
   EXPECT_THAT(host.NamedRanks(), ElementsAre(3000));
 }
 
 // A stuck GPU, for which another rank waits in a barrier of its own.
 TEST_F(OutsideLookTest, ARankMayWaitOutsideNcclForOneWhoseGpuComputes) {
   host.Rank(1).all_reduces = 13990;
-  host.Stand();
   host.gpus[0].use = GpuUse::kMixed;
   host.gpus[1].use = GpuUse::kIdle;
   EXPECT_EQ(host.Sentence(),
@@ -959,7 +909,6 @@ TEST_F(OutsideLookTest, AllRanksMayWaitForTheOnlyOneAhead) {
       host.processes.erase(host.processes.begin());
       host.gpus.erase(host.gpus.begin());
     }
-    host.Stand();
     host.UseAllGpus(GpuUse::kIdle);
     if (is_here) host.gpus[0].use = GpuUse::kBusy;
     EXPECT_EQ(host.Sentence().substr(0, 6), "HANG  ");
@@ -983,9 +932,8 @@ TEST_F(OutsideLookTest, AJobThatSeldomAnswersIsHeard) {
   for (const bool are_pids_known : {true, false}) {
     Host host(8);
     host.before = TwoJobs();
-    host.Stand();
-    for (auto& rank : host.after[0].ranks) ++rank.all_reduces;
-    for (auto& rank : host.after[1].ranks) ++rank.all_reduces;
+    for (auto& rank : host.After().ranks) ++rank.all_reduces;
+    for (auto& rank : host.After(1).ranks) ++rank.all_reduces;
     if (!are_pids_known) {
       for (HostGpu& gpu : host.gpus) gpu.pids.clear();
     }
@@ -993,8 +941,7 @@ TEST_F(OutsideLookTest, AJobThatSeldomAnswersIsHeard) {
     int number = 0;
     host.answer = [&](int) {
       if (std::exchange(had_waited, host.has_waited) != host.has_waited) number = 0;
-      const auto& now = host.has_waited ? host.after : host.before;
-      return RasReport{RasText({now[++number % 8 == 0 ? 1 : 0]}), "", true};
+      return RasReport{RasText({host.Now()[++number % 8 == 0 ? 1 : 0]}), "", true};
     };
     const Looks looks = host.Look();
     ASSERT_EQ(looks.jobs.size(), 2U);
@@ -1003,7 +950,7 @@ TEST_F(OutsideLookTest, AJobThatSeldomAnswersIsHeard) {
 }
 
 TEST_F(OutsideLookTest, AJobInOneAnswerOnly) {
-  host.before[0].hash = "0x1234";
+  host.After().hash = "0x1234";
   EXPECT_EQ(host.Sentence(),
             "INCOMPLETE  Only one of two answers of NCCL's RAS has the communicators of a job "
             "without NCCL Pulse: it has just begun, or wasn't asked. Next: run it again.");
@@ -1019,9 +966,8 @@ TEST_F(OutsideLookTest, AWaitBesideACommunicatorThatMovesIsNotOk) {
   };
   add("0xa", 0);
   add("0xb", 2);
-  host.Stand();
   for (int i = 0; i < 2; ++i) {
-    host.after[1].ranks[i].all_reduces = 600;
+    host.After(1).ranks[i].all_reduces = 600;
     host.gpus[i].use = GpuUse::kMixed;
   }
   EXPECT_EQ(host.Sentence(),
@@ -1041,7 +987,6 @@ TEST_F(OutsideLookTest, TwoRanksOfWhichOneStops) {
                                     ", NVML ", static_cast<int>(nvml)));
           Host host(2);
           if (is_counted) host.Rank(1).all_reduces = 13990;
-          host.Stand();
           host.gpus[1].use = GpuUse::kIdle;
           for (int i = 0; i < 2; ++i) host.processes[i].global_rank = absl::StrCat(i);
           if (nvml == Nvml::kWithoutPids) host.gpus[0].pids = host.gpus[1].pids = {};
@@ -1096,15 +1041,8 @@ TEST_F(OutsideLookTest, OddCombinations) {
       }
     }
   };
-  const auto moving = [&](const char* name, const std::set<int32_t>& may_be_named,
-                          const Make& make) { judge(name, may_be_named, false, make); };
-  // Both answers are equal.
-  const auto still = [&](const char* name, const std::set<int32_t>& may_be_named,
-                         const Make& make) {
-    moving(name, may_be_named, [&](Host* host) {
-      make(host);
-      host->Stand();
-    });
+  const auto wait = [&](const char* name, const std::set<int32_t>& may_be_named, const Make& make) {
+    judge(name, may_be_named, false, make);
   };
   const auto behind = [](Host* host, int rank) {
     host->Rank(rank).all_reduces = 13990;
@@ -1128,50 +1066,51 @@ TEST_F(OutsideLookTest, OddCombinations) {
     }
   };
   const auto leave = [](MadeUpRank* rank) { rank->is_missing = rank->has_left = true; };
-  moving("restarted, other pids", {}, [&](Host* host) {
-    host->after[0].hash = "0x99";
-    for (auto& rank : host->after[0].ranks) rank.pid += 1000, rank.all_reduces = 5;
+  wait("restarted, other pids", {}, [&](Host* host) {
+    host->After().hash = "0x99";
+    for (auto& rank : host->After().ranks) rank.pid += 1000, rank.all_reduces = 5;
     for (auto& process : host->processes) process.pid = process.own_pid += 1000;
     for (HostGpu& gpu : host->gpus) gpu.pids[0] += 1000;
   });
-  moving("restarted, one hash", {}, [&](Host* host) {
-    for (auto& rank : host->after[0].ranks) rank.all_reduces = 5 + rank.rank;
+  wait("restarted, one hash", {}, [&](Host* host) {
+    for (auto& rank : host->After().ranks) rank.all_reduces = 5 + rank.rank;
   });
-  moving("restarted, one hash, another secondary one", {}, [&](Host* host) {
-    host->after[0].secondary = "0x3:0x4";
-    host->after[0].ranks[1].all_reduces = 14001;
+  wait("restarted, one hash, another secondary one", {}, [&](Host* host) {
+    host->After().secondary = "0x3:0x4";
+    host->After().ranks[1].all_reduces = 14001;
   });
-  still("an ended rank's pid is another user's process", {2}, [&](Host* host) {
+  wait("an ended rank's pid is another user's process", {2}, [&](Host* host) {
     host->Rank(2).is_missing = host->Rank(2).is_dead = true;
     host->processes[2].user = 77;
   });
-  still("an ended rank's pid is a stopped process", {2}, [&](Host* host) {
+  wait("an ended rank's pid is a stopped process", {2}, [&](Host* host) {
     host->Rank(2).is_missing = true;
     host->processes[2].state = RunState::kStopped;
   });
-  still("two communicators with one hash", {}, [&](Host* host) {
+  wait("two communicators with one hash", {}, [&](Host* host) {
     second(host).hash = World(4, 0).hash;
     host->before[1].secondary = "0x5:0x6";
   });
-  still("one hash, by turns", {}, [&](Host* host) {
+  wait("one hash, by turns", {}, [&](Host* host) {
     second(host).hash = World(4, 0).hash;
     host->before[1].secondary = "0x5:0x6";
     host->answer = [host](int number) {
       return RasReport{RasText({host->before[number % 2]}), "", true};
     };
   });
-  still("answers of another host's job", {}, [&](Host* host) {
+  wait("answers of another host's job", {}, [&](Host* host) {
     for (auto& rank : host->before[0].ranks) rank.host = "10.9.9.9";
   });
-  moving("the first answer is another job's", {}, [&](Host* host) {
+  wait("the first answer is another job's", {}, [&](Host* host) {
+    host->After();
     host->before[0].hash = "0x55";
     for (auto& rank : host->before[0].ranks) rank.host = "10.9.9.9";
   });
-  moving("the first answer is another job's, then one is behind", {1}, [&](Host* host) {
+  wait("the first answer is another job's, then one is behind", {1}, [&](Host* host) {
+    host->After().ranks[1].all_reduces = 13990;
     host->before[0].hash = "0x55";
-    host->after[0].ranks[1].all_reduces = 13990;
   });
-  still("a clock of another time", {1}, [&](Host* host) {
+  wait("a clock of another time", {1}, [&](Host* host) {
     behind(host, 1);
     host->answer = [host](int) {
       std::string text = RasText(host->before);
@@ -1179,135 +1118,133 @@ TEST_F(OutsideLookTest, OddCombinations) {
       return RasReport{text, "", true};
     };
   });
-  moving("all counts jump back", {}, [&](Host* host) {
-    for (auto& rank : host->after[0].ranks) rank.all_reduces = 13000;
+  wait("all counts jump back", {}, [&](Host* host) {
+    for (auto& rank : host->After().ranks) rank.all_reduces = 13000;
   });
-  moving("one rank's counts jump back", {},
-         [&](Host* host) { host->after[0].ranks[3].all_reduces = 13000; });
-  moving("one rank's counts jump back, the others grow", {}, [&](Host* host) {
-    for (auto& rank : host->after[0].ranks) rank.all_reduces = 15000;
-    host->after[0].ranks[3].all_reduces = 13000;
+  wait("one rank's counts jump back", {},
+       [&](Host* host) { host->After().ranks[3].all_reduces = 13000; });
+  wait("one rank's counts jump back, the others grow", {}, [&](Host* host) {
+    for (auto& rank : host->After().ranks) rank.all_reduces = 15000;
+    host->After().ranks[3].all_reduces = 13000;
   });
   judge("communicators of one rank, idle", {}, true, [&](Host* host) {
     lone(host);
     host->UseAllGpus(GpuUse::kIdle);
-    host->Stand();
   });
-  still("communicators of one rank, busy", {}, [&](Host* host) { lone(host); });
-  still("communicators of one rank, one is behind", {1}, [&](Host* host) {
+  wait("communicators of one rank, busy", {}, [&](Host* host) { lone(host); });
+  wait("communicators of one rank, one is behind", {1}, [&](Host* host) {
     lone(host);
     behind(host, 1);
   });
   judge("all have left a communicator, the job moves", {}, true, [&](Host* host) {
     for (auto& rank : second(host).ranks) leave(&rank);
-    host->Stand();
-    for (auto& rank : host->after[0].ranks) rank.all_reduces += 100;
+    for (auto& rank : host->After().ranks) rank.all_reduces += 100;
   });
-  still("all have left a communicator, one is behind", {1}, [&](Host* host) {
+  wait("all have left a communicator, one is behind", {1}, [&](Host* host) {
     for (auto& rank : second(host).ranks) leave(&rank);
     behind(host, 1);
   });
-  still("all but one have left", {}, [&](Host* host) {
+  wait("all but one have left", {}, [&](Host* host) {
     for (int i = 1; i < 4; ++i) leave(&host->Rank(i));
   });
-  still("all but one have left, and run nothing", {}, [&](Host* host) {
+  wait("all but one have left, and run nothing", {}, [&](Host* host) {
     for (int i = 1; i < 4; ++i) leave(&host->Rank(i)), host->gpus[i].use = GpuUse::kIdle;
   });
-  still("a zombie", {2}, [&](Host* host) {
+  wait("a zombie", {2}, [&](Host* host) {
     host->Rank(2).is_missing = true;
     remove(host, 2);
     host->gpus[2].pids.clear();
   });
-  still("a zombie whose RAS still answers", {}, [&](Host* host) { remove(host, 2); });
-  still("D, and RAS answers", {},
-        [&](Host* host) { host->processes[2].state = RunState::kUninterruptible; });
-  still("D, and RAS is silent", {2}, [&](Host* host) {
+  wait("a zombie whose RAS still answers", {}, [&](Host* host) { remove(host, 2); });
+  wait("D, and RAS answers", {},
+       [&](Host* host) { host->processes[2].state = RunState::kUninterruptible; });
+  wait("D, and RAS is silent", {2}, [&](Host* host) {
     host->processes[2].state = RunState::kUninterruptible;
     host->Rank(2).is_missing = true;
   });
-  still("D, and behind", {2}, [&](Host* host) {
+  wait("D, and behind", {2}, [&](Host* host) {
     host->processes[2].state = RunState::kUninterruptible;
     behind(host, 2);
   });
-  still("two silent ranks elsewhere", {2, 3}, [&](Host* host) {
+  wait("two silent ranks elsewhere", {2, 3}, [&](Host* host) {
     for (int i = 2; i < 4; ++i) host->Rank(i).host = "10.0.3.8", host->Rank(i).is_missing = true;
     host->processes.resize(2);
     host->gpus.resize(2);
   });
-  moving("silent in the first answer", {},
-         [&](Host* host) { host->before[0].ranks[2].is_missing = true; });
-  moving("dead in the first answer", {}, [&](Host* host) {
+  wait("silent in the first answer", {},
+       [&](Host* host) { host->After(), host->Rank(2).is_missing = true; });
+  wait("dead in the first answer", {}, [&](Host* host) {
+    host->After();
     host->before[0].ranks[2].is_missing = host->before[0].ranks[2].is_dead = true;
   });
-  still("all are silent but one", {1, 2, 3}, [&](Host* host) {
+  wait("all are silent but one", {1, 2, 3}, [&](Host* host) {
     for (int i = 1; i < 4; ++i) host->Rank(i).is_missing = true;
   });
-  still("frozen in a wait for another one", {1}, [&](Host* host) {
+  wait("frozen in a wait for another one", {1}, [&](Host* host) {
     host->processes[3].state = RunState::kFrozen;
     behind(host, 1);
   });
-  still("frozen and behind", {1}, [&](Host* host) {
+  wait("frozen and behind", {1}, [&](Host* host) {
     host->processes[1].state = RunState::kFrozen;
     behind(host, 1);
   });
-  still("all are frozen, idle", {}, [&](Host* host) {
+  wait("all are frozen, idle", {}, [&](Host* host) {
     for (auto& process : host->processes) process.state = RunState::kFrozen;
     host->UseAllGpus(GpuUse::kIdle);
   });
-  still("a launcher is stopped", {}, [&](Host* host) {
+  wait("a launcher is stopped", {}, [&](Host* host) {
     HostProcess launcher = host->processes[0];
     launcher.pid = launcher.own_pid = 2000;
     launcher.state = RunState::kStopped;
     host->processes.push_back(launcher);
   });
-  still("creating, and one is missing", {}, [&](Host* host) {
+  wait("creating, and one is missing", {}, [&](Host* host) {
     second(host).hash = "0x0";
     host->Rank(1).is_missing = true;
   });
-  still("one rank creates its communicator again", {}, [&](Host* host) {
+  wait("one rank creates its communicator again", {}, [&](Host* host) {
     behind(host, 1);
     host->Rank(2).init_state = 7;
   });
-  still("a rank twice in one answer", {}, [&](Host* host) {
+  wait("a rank twice in one answer", {}, [&](Host* host) {
     host->before[0].ranks.push_back(host->Rank(1));
     host->before[0].ranks.back().all_reduces = 5;
   });
-  still("a rank beyond the size", {}, [&](Host* host) {
+  wait("a rank beyond the size", {}, [&](Host* host) {
     host->before[0].ranks.push_back(host->Rank(1));
     host->before[0].ranks.back().rank = 99;
     host->before[0].ranks.back().all_reduces = 5;
   });
-  still("behind, with pid 0", {}, [&](Host* host) {
+  wait("behind, with pid 0", {}, [&](Host* host) {
     behind(host, 1);
     host->Rank(1).pid = 0;
   });
-  still("two ranks in a process", {0, 1}, [&](Host* host) {
+  wait("two ranks in a process", {0, 1}, [&](Host* host) {
     behind(host, 1);
     host->Rank(1).pid = 1000;
     host->gpus[1].pids = {1000};
     remove(host, 1);
   });
-  still("one rank's count is out of all bounds", {},
-        [&](Host* host) { host->Rank(0).all_reduces = INT64_MAX; });
-  still("only Broadcasts differ", {}, [&](Host* host) { host->Rank(0).broadcasts = 5; });
-  still("NVML's pids are of another namespace", {1}, [&](Host* host) {
+  wait("one rank's count is out of all bounds", {},
+       [&](Host* host) { host->Rank(0).all_reduces = INT64_MAX; });
+  wait("only Broadcasts differ", {}, [&](Host* host) { host->Rank(0).broadcasts = 5; });
+  wait("NVML's pids are of another namespace", {1}, [&](Host* host) {
     behind(host, 1);
     for (HostGpu& gpu : host->gpus) gpu.pids[0] += 900000;
   });
-  still("the uses of MIG aren't known", {},
-        [&](Host* host) { host->UseAllGpus(GpuUse::kUnknown); });
-  still("each rank's container has a GPU 0", {1}, [&](Host* host) {
+  wait("the uses of MIG aren't known", {}, [&](Host* host) { host->UseAllGpus(GpuUse::kUnknown); });
+  wait("each rank's container has a GPU 0", {1}, [&](Host* host) {
     for (auto& rank : host->before[0].ranks) rank.gpu = 0;
     host->gpus[1].use = GpuUse::kIdle;
   });
-  still("a pid in two network namespaces", {1}, [&](Host* host) {
+  wait("a pid in two network namespaces", {1}, [&](Host* host) {
     behind(host, 1);
     HostProcess other = host->processes[1];
     other.pid = 3000;
     other.network = 5;
     host->processes.push_back(other);
   });
-  still("a pid twice in one network", {1}, [&](Host* host) {
+  wait("a pid twice in one network", {1}, [&](Host* host) {
     behind(host, 1);
     HostProcess other = host->processes[1];
     other.pid = 3000;
@@ -1316,11 +1253,10 @@ TEST_F(OutsideLookTest, OddCombinations) {
   judge("two jobs of which one moves", {1}, true, [&](Host* host) {
     behind(host, 1);
     for (auto& rank : second(host).ranks) rank.pid += 1000, rank.host = "10.9.9.9";
-    host->Stand();
-    for (auto& rank : host->after[1].ranks) rank.all_reduces += 100;
+    for (auto& rank : host->After(1).ranks) rank.all_reduces += 100;
   });
   judge("it moves", {}, true, [&](Host* host) {
-    for (auto& rank : host->after[0].ranks) rank.all_reduces += 300 - rank.rank;
+    for (auto& rank : host->After().ranks) rank.all_reduces += 300 - rank.rank;
   });
 }
 
@@ -1351,11 +1287,10 @@ TEST_F(OutsideLookTest, HostileReports) {
     second.ranks[any(3)].is_missing = true;
     host.before.push_back(second);
     host.Rank(static_cast<int>(any(4))).all_reduces = 13990;
-    host.Stand();
     for (HostGpu& gpu : host.gpus) gpu.use = kUses[any(4)];
     if (any(2) == 0) host.processes[any(4)].state = RunState::kStopped;
     const std::string first_text = spoil(RasText(host.before));
-    const std::string text = any(2) == 0 ? first_text : spoil(RasText(host.after));
+    const std::string text = any(2) == 0 ? first_text : spoil(RasText(host.before));
     host.answer = [&](int) { return RasReport{host.has_waited ? text : first_text, "", true}; };
     for (const JobLook& look : host.Look().jobs) {
       ++judged;

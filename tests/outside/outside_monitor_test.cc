@@ -5,7 +5,6 @@
 #include <atomic>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/facts/outside_ranks.h"
@@ -128,10 +127,9 @@ TEST_F(OutsideMonitorTest, ARankThatHasLaunchedFewer) {
   const JobVerdict verdict = Judge(set);
   ASSERT_EQ(verdict.roots.size(), 1U);
   EXPECT_EQ(verdict.roots[0].verdict, HangVerdict::kRankNotCalled);
-  EXPECT_EQ(
-      verdict.roots[0].text,
-      "Rank 1 (pid 1001, GPU 1) runs without the plugin, and has launched 10 x AllReduce less "
-      "than the others, as NCCL's RAS reports. Ranks 0, 2 and 3 wait in AllReduce.");
+  EXPECT_EQ(verdict.roots[0].text,
+            "Rank 1 (pid 1001, GPU 1) runs without the plugin, and has launched 10 x AllReduce "
+            "less than the others, as NCCL's RAS reports. Ranks 0, 2 and 3 wait in AllReduce.");
   EXPECT_EQ(FirstStep(verdict.roots[0]).rfind("py-spy dump --pid 1001 on node-7", 0), 0U);
   // It stands as long as the GPUs wait.
   EXPECT_EQ(Judge(Go(60)).roots.size(), 1U);

@@ -40,13 +40,8 @@ constexpr int kTree = 0, kRing = 1;
 constexpr size_t kBytes = 16 << 20;
 
 template <typename T>
-T* Symbol(const std::string& path, const char* name) {
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    fprintf(stderr, "%s\n", dlerror());
-    abort();
-  }
-  return static_cast<T*>(dlsym(library, name));
+T* Symbol(const char* path, const char* name) {
+  return static_cast<T*>(FindSymbol(path, name));
 }
 
 // One rank, with NCCL's choice between what a tuner leaves it.

@@ -114,18 +114,18 @@ bool RefuseSystemCalls(const std::vector<RefusedCall>& calls) {
 
 // ---- the library --------------------------------------------------------------------------------
 
+void* FindSymbol(const char* path, const std::string& name) {
+  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void* const symbol = library != nullptr ? dlsym(library, name.c_str()) : nullptr;
+  if (symbol == nullptr) {
+    fprintf(stderr, "%s\n", dlerror());
+    abort();
+  }
+  return symbol;
+}
+
 void* FindProfiler(int version) {
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    fprintf(stderr, "%s\n", dlerror());
-    abort();
-  }
-  void* profiler = dlsym(library, ("ncclProfiler_v" + std::to_string(version)).c_str());
-  if (profiler == nullptr) {
-    fprintf(stderr, "%s\n", dlerror());
-    abort();
-  }
-  return profiler;
+  return FindSymbol(kLibrary, "ncclProfiler_v" + std::to_string(version));
 }
 
 void Logger(int /*level*/, unsigned long /*flags*/, const char* /*file*/, int /*line*/,

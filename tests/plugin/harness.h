@@ -78,6 +78,7 @@ inline constexpr char kLibrary[] = "plugin/libnccl-profiler-pulse.so";
 
 // The exported symbol, as NCCL looks it up; ends the test process when it is not there. The library
 // stays open.
+void* FindSymbol(const char* path, const std::string& name);
 void* FindProfiler(int version);
 template <typename Profiler>
 const Profiler& ProfilerOf(int version) {

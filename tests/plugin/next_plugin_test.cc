@@ -1,6 +1,5 @@
 // NCCL_PULSE_NEXT_PLUGIN: another profiler gets the calls that NCCL would make to it, and ours does
 // not notice.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -31,12 +30,7 @@ constexpr char kNextV7[] = "tests/plugin/libnext_v7.so";
 constexpr int kAll = 0xffff;
 
 NextNotes& Notes(const char* path) {
-  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    fprintf(stderr, "%s\n", dlerror());
-    abort();
-  }
-  return *static_cast<NextNotes*>(dlsym(library, "next_notes"));
+  return *static_cast<NextNotes*>(FindSymbol(path, "next_notes"));
 }
 
 // Types of the events that were started.

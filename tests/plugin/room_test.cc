@@ -59,16 +59,22 @@ uint64_t RecycledCalls(const ProcessSnapshot& snapshot) {
   return calls;
 }
 
-// All of them are settled by one look of the background thread: 128 histograms.
-TEST_IN_CHILD(RoomTest, EveryKindOfEightCommunicatorsSettlesAtOnce) {
-  constexpr uint64_t kCommunicators = 8;
+// Of the communicators 1 to `count`.
+std::vector<std::unique_ptr<NcclCommunicator>> RunEveryKindOn(uint64_t count) {
   std::vector<std::unique_ptr<NcclCommunicator>> communicators;
-  for (uint64_t id = 1; id <= kCommunicators; ++id) {
+  for (uint64_t id = 1; id <= count; ++id) {
     communicators.push_back(std::make_unique<NcclCommunicator>(id));
   }
   for (const auto& communicator : communicators) {
     for (int i = 0; i < kKinds; ++i) RunOne(communicator->context(), KindOf(i));
   }
+  return communicators;
+}
+
+// All of them are settled by one look of the background thread: 128 histograms.
+TEST_IN_CHILD(RoomTest, EveryKindOfEightCommunicatorsSettlesAtOnce) {
+  constexpr uint64_t kCommunicators = 8;
+  const auto communicators = RunEveryKindOn(kCommunicators);
   const auto settled = [&] {
     const ProcessSnapshot snapshot = ReadSnapshot();
     uint64_t measured = 0;
@@ -92,13 +98,7 @@ TEST_IN_CHILD(RoomTest, EveryKindOfEightCommunicatorsSettlesAtOnce) {
 // And by finalize, without the background thread.
 TEST_IN_CHILD(RoomTest, EveryKindSettlesAtTheEnd) {
   constexpr uint64_t kCommunicators = 24;
-  std::vector<std::unique_ptr<NcclCommunicator>> communicators;
-  for (uint64_t id = 1; id <= kCommunicators; ++id) {
-    communicators.push_back(std::make_unique<NcclCommunicator>(id));
-  }
-  for (const auto& communicator : communicators) {
-    for (int i = 0; i < kKinds; ++i) RunOne(communicator->context(), KindOf(i));
-  }
+  const auto communicators = RunEveryKindOn(kCommunicators);
   for (const auto& communicator : communicators) communicator->Finalize();
   const ProcessSnapshot snapshot = ReadSnapshot();
   for (uint64_t id = 1; id <= kCommunicators; ++id) {

@@ -154,9 +154,8 @@ TEST(SeveralNcclsTest, NetworkSteps) {
       EXPECT_EQ(Read(g_old_mask), kMaskOfV4);
       EXPECT_EQ(Read(g_new_mask), kMaskOfV6 | kStepBit);
       const std::vector<std::string> log = TakeLog();
-      EXPECT_TRUE(Says(log,
-                       "NCCL_PULSE_NETWORK_WINDOW needs NCCL 2.28.3 or newer (this is profiler "
-                       "API v4)"));
+      EXPECT_TRUE(Says(
+          log, "NCCL_PULSE_NETWORK_WINDOW needs NCCL 2.28.3 or newer (this is profiler API v4)"));
     });
     RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "50"}}, [old_first] {
       if (old_first) InitV4(4);

@@ -25,12 +25,10 @@ TEST(BeingMade, NamesTheRankThatDoesNotCome) {
   job.Advance(1);
   const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotSeen, {3}, kMade);
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
-  EXPECT_EQ(
-      hang.text,
-      "Ranks 0, 1 and 2 are creating this communicator, and their processes have called nothing "
-      "since. "
-      "Rank 3 (pid 103, GPU 3) has not joined. (The ranks are those of communicator "
-      "00000000000000c0.)");
+  EXPECT_EQ(hang.text,
+            "Ranks 0, 1 and 2 are creating this communicator, and their processes have called "
+            "nothing since. Rank 3 (pid 103, GPU 3) has not joined. (The ranks are those of "
+            "communicator 00000000000000c0.)");
   const SnapshotSet set = job.Set();
   const JobVerdict verdict = JudgeJob(set, Diagnosis().Update(set, job.now()), job.now());
   ASSERT_THAT(verdict.roots, SizeIs(1));

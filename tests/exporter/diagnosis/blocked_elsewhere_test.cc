@@ -58,8 +58,7 @@ TEST(Hang, TwoThatWaitForEachOther) {
       "communicator 0000000000000001, and has work in flight on 0000000000000002; rank 0 (pid 100, "
       "GPU 0) is missing on communicator 0000000000000002, and has work in flight on "
       "0000000000000001. They use the communicators in different orders, or one has left out a "
-      "call. Their stacks show whether "
-      "they wait for that work. Rank 0 waits in AllReduce.");
+      "call. Their stacks show whether they wait for that work. Rank 0 waits in AllReduce.");
   for (const int64_t later_ns : {int64_t{0}, kSecond}) {
     job.Advance(later_ns);
     const Hang other = ExpectHangNow(job, HangVerdict::kCircularWait, {0}, kTwo);

@@ -93,12 +93,10 @@ TEST_F(CallOrderTest, ARankThatStandsInWhatAnotherHasCompleted) {
     job.process(rank).global_rank = std::to_string(rank);
   }
   const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {2, 3});
-  EXPECT_THAT(
-      hang.text,
-      HasSubstr(
-          "Rank 2 (global rank 2, GPU 2) and rank 3 (global rank 3, GPU 3) have not completed a "
-          "call that others have completed: the cause is their GPUs or the network to them. "
-          "Ranks 0 and 1 wait in ReduceScatter."));
+  EXPECT_THAT(hang.text,
+              HasSubstr("Rank 2 (global rank 2, GPU 2) and rank 3 (global rank 3, GPU 3) have not "
+                        "completed a call that others have completed: the cause is their GPUs or "
+                        "the network to them. Ranks 0 and 1 wait in ReduceScatter."));
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1));
   EXPECT_THAT(RootsOf(job), ElementsAre(2, 3)) << "it is as good as any other proof";
 }

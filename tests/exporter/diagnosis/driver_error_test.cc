@@ -25,9 +25,8 @@ TEST_F(DriverError, NamesTheRankAheadOfTheNetwork) {
   EXPECT_FALSE(hang.is_usual);
   EXPECT_EQ(hang.text,
             "The driver reports that a GPU can do no more work for this process. Rank 2 (pid 102, "
-            "GPU 2): "
-            "CUDA_ERROR_ECC_UNCORRECTABLE (214) since 08:53:20 UTC. Ranks 0, 1 and 3 wait in "
-            "AllReduce.");
+            "GPU 2): CUDA_ERROR_ECC_UNCORRECTABLE (214) since 08:53:20 UTC. Ranks 0, 1 and 3 wait "
+            "in AllReduce.");
 }
 
 // Between two steps: it makes no further call.

@@ -49,9 +49,8 @@ TEST_F(HealthTest, LostAndStoppedAreNoAllClear) {
 TEST_F(HealthTest, LostProcessesOfWhichNothingIsInUse) {
   for (int i = 0; i < 4; ++i) job.process(i).end = ProcessEnd::kLost;
   EXPECT_EQ(Of(job).status, HealthStatus::kUnused);
-  EXPECT_THAT(Of(job).notes,
-              ElementsAre("4 processes ended without finalizing: pids 100, 101, 102, 103. No rank "
-                          "waits for them in NCCL."));
+  EXPECT_THAT(Of(job).notes, ElementsAre("4 processes ended without finalizing: pids 100, 101, "
+                                         "102, 103. No rank waits for them in NCCL."));
   job.Launch(kComm, 0, "AllReduce");
   EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
   EXPECT_THAT(Of(job).summary, HasSubstr("4 processes ended without finalizing"));

@@ -97,8 +97,7 @@ TEST_F(HangTest, QueuedBesideACommunicatorThatCannotBeSeen) {
             "Rank 0 (pid 100, GPU 0), rank 1 (pid 101, GPU 1), rank 2 (pid 102, GPU 2) and rank 3 "
             "(pid 103, GPU 3) have launched AllReduce, and their GPUs have not begun it. Earlier "
             "work of these GPUs has not ended since 08:53:20 UTC. It may wait in communicator "
-            "0000000000000001, whose "
-            "work cannot be seen.");
+            "0000000000000001, whose work cannot be seen.");
 }
 
 // Rank 3's host has not come yet; nobody's GPU waits for it.

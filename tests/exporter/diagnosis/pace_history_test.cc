@@ -1,7 +1,6 @@
 // What an endpoint remembers of a process' pace, from page to page.
 #include "exporter/diagnosis/stragglers/pace_history.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 

@@ -22,12 +22,11 @@ TEST_F(Unreported, WhoWaitsInABroadcastIsNotAccused) {
   LaunchOn(&job, {0, 1}, "AllReduce");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1));
-  EXPECT_EQ(
-      hang.text,
-      "Rank 2 (pid 102, GPU 2) has not called AllReduce #21 (up to 1MiB) and Broadcast (up to "
-      "1MiB), and has nothing in flight here. Ranks 0 and 1 wait. Rank 3 (pid 103, GPU 3) "
-      "has also called fewer operations than rank 0 (pid 100, GPU 0); whether it waits cannot "
-      "be seen: NCCL does not report the launch of its last call.");
+  EXPECT_EQ(hang.text,
+            "Rank 2 (pid 102, GPU 2) has not called AllReduce #21 (up to 1MiB) and Broadcast (up "
+            "to 1MiB), and has nothing in flight here. Ranks 0 and 1 wait. Rank 3 (pid 103, GPU 3) "
+            "has also called fewer operations than rank 0 (pid 100, GPU 0); whether it waits "
+            "cannot be seen: NCCL does not report the launch of its last call.");
 }
 
 // The same, and rank 2 is on another node: of rank 3 nothing can be said.
@@ -237,11 +236,10 @@ TEST_F(Unreported, OfTwoRanksThePeerOfOneThatConnects) {
   job = PairInsideNccl();
   const int64_t called = job.now();
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotCalled, {1});
-  EXPECT_EQ(
-      hang.text,
-      "Rank 1 (pid 101, GPU 1) has not called Send, and has nothing in flight here. Rank 0 "
-      "waits in Recv, not launched: inside NCCL (setting up a connection, or a group that was "
-      "not ended).");
+  EXPECT_EQ(hang.text,
+            "Rank 1 (pid 101, GPU 1) has not called Send, and has nothing in flight here. Rank 0 "
+            "waits in Recv, not launched: inside NCCL (setting up a connection, or a group that "
+            "was not ended).");
   EXPECT_EQ(hang.missing_call, "Send");
   EXPECT_EQ(hang.since_realtime_ns, called);
   EXPECT_THAT(hang.waiting, ElementsAre(0));
@@ -263,9 +261,8 @@ TEST_F(Unreported, NobodyIsNamedForCallsThatMayHaveReturned) {
   job.Call(kComm, 0, "Send");
   job.Of(kComm, 0).are_unreported_in_group = false;
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kPointToPoint, {});
-  EXPECT_THAT(hang.text,
-              HasSubstr("Rank 0 waits in Send, not launched: the call waits in NCCL, has "
-                        "failed, or was to its own rank."));
+  EXPECT_THAT(hang.text, HasSubstr("Rank 0 waits in Send, not launched: the call waits in NCCL, "
+                                   "has failed, or was to its own rank."));
   SimulatedJob exiting = job;
   exiting.process(1).poller = PollerState::kEnded;
   EXPECT_THAT(HangNow(exiting).suspects, IsEmpty());

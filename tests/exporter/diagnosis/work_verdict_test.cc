@@ -188,9 +188,8 @@ TEST_F(WorkVerdict, NobodyIsNamedWhereCountersCannotBeRead) {
       job.Of(kComm, rank).calls.push_back({"Broadcast", 4, "ncclFloat32", true, 1, 0});
     }
     const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
-    EXPECT_THAT(hang.text,
-                HasSubstr("The GPUs of all ranks are busy, and no collective was seen to have "
-                          "finished here since"));
+    EXPECT_THAT(hang.text, HasSubstr("The GPUs of all ranks are busy, and no collective was seen "
+                                     "to have finished here since"));
     EXPECT_THAT(hang.text, HasSubstr(unread == 1 ? ". What rank 0 has finished cannot be read: "
                                                  : ". What ranks 0, 1, 2 and 3 have finished "
                                                    "cannot be read: "));

@@ -100,15 +100,6 @@ void Stream::RunKernels() {
   }
 }
 
-}  // namespace nccl_pulse::fake
-
-using nccl_pulse::CudaError;
-using nccl_pulse::CudaGraph;
-using nccl_pulse::CudaGraphExec;
-using nccl_pulse::CudaStream;
-using nccl_pulse::fake::Graph;
-using nccl_pulse::fake::Stream;
-
 // NOLINTBEGIN(readability-identifier-naming): CUDA's names.
 extern "C" {
 
@@ -206,11 +197,11 @@ int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   return *memory != nullptr ? 0 : 2;
 }
 int cuModuleLoadData(void** module, const void* image) {
-  *module = &nccl_pulse::fake::g_module;
+  *module = &g_module;
   return std::strstr(static_cast<const char*>(image), ".entry spin(") != nullptr ? 0 : 218;
 }
 int cuModuleGetFunction(void** function, void*, const char* name) {
-  *function = &nccl_pulse::fake::g_function;
+  *function = &g_function;
   return std::strcmp(name, "spin") == 0 ? 0 : 500;
 }
 int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
@@ -219,12 +210,12 @@ int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsi
   const std::chrono::nanoseconds limit(*static_cast<uint64_t*>(parameters[1]));
   auto* on = static_cast<Stream*>(stream);
   if (on->capture != nullptr) {
-    on->capture->nodes.emplace_back([flag, limit] { nccl_pulse::fake::Spin(flag, limit); });
+    on->capture->nodes.emplace_back([flag, limit] { Spin(flag, limit); });
     return 0;
   }
   on->kernel_times->KernelEnqueued();
   on->Run([flag, limit, timeline = on->kernel_times] {
-    nccl_pulse::fake::Spin(flag, limit);
+    Spin(flag, limit);
     timeline->KernelEnded();
   });
   return 0;
@@ -232,3 +223,5 @@ int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsi
 
 }  // extern "C"
 // NOLINTEND(readability-identifier-naming)
+
+}  // namespace nccl_pulse::fake

@@ -261,26 +261,16 @@ NcclResult NewComm(NcclComm* handle, int nranks, const NcclUniqueId& id, int ran
 }
 
 }  // namespace
-}  // namespace nccl_pulse::fake
-
-using nccl_pulse::CudaStream;
-using nccl_pulse::kNcclInvalidArgument;
-using nccl_pulse::kNcclSuccess;
-using nccl_pulse::NcclComm;
-using nccl_pulse::NcclConfig;
-using nccl_pulse::NcclResult;
-using nccl_pulse::NcclUniqueId;
-using nccl_pulse::fake::Comm;
 
 extern "C" {
 
 NcclResult ncclGetVersion(int* version) {
-  *version = nccl_pulse::fake::Version();
+  *version = Version();
   return kNcclSuccess;
 }
 
 NcclResult ncclGetUniqueId(NcclUniqueId* id) {
-  const char* folder = nccl_pulse::fake::Variable("TMPDIR");
+  const char* folder = Variable("TMPDIR");
   std::string path = std::string(folder != nullptr ? folder : "/tmp") + "/fake_nccl.XXXXXX";
   if (path.size() >= sizeof(id->internal)) path = "/tmp/fake_nccl.XXXXXX";
   const int fd = mkstemp(path.data());
@@ -291,18 +281,18 @@ NcclResult ncclGetUniqueId(NcclUniqueId* id) {
 }
 
 NcclResult ncclCommInitRank(NcclComm* comm, int nranks, NcclUniqueId id, int rank) {
-  return nccl_pulse::fake::NewComm(comm, nranks, id, rank, nullptr);
+  return NewComm(comm, nranks, id, rank, nullptr);
 }
 
 NcclResult ncclCommInitRankConfig(NcclComm* comm, int nranks, NcclUniqueId id, int rank,
                                   NcclConfig* config) {
-  return nccl_pulse::fake::NewComm(comm, nranks, id, rank, config);
+  return NewComm(comm, nranks, id, rank, config);
 }
 
 NcclResult ncclCommSplit(NcclComm parent_handle, int color, int key, NcclComm* child,
                          NcclConfig* config) {
   auto& parent = *static_cast<Comm*>(parent_handle);
-  uint64_t all[nccl_pulse::fake::kMaxRanks][2];
+  uint64_t all[kMaxRanks][2];
   parent.exchange->Publish({static_cast<uint64_t>(color), static_cast<uint64_t>(key)}, all);
   int rank = 0;
   int nranks = 0;
@@ -316,7 +306,7 @@ NcclResult ncclCommSplit(NcclComm parent_handle, int color, int key, NcclComm* c
   const std::string path =
       parent.path + "." + std::to_string(parent.splits++) + "." + std::to_string(color);
   std::strncpy(id.internal, path.c_str(), sizeof(id.internal) - 1);
-  return nccl_pulse::fake::NewComm(child, nranks, id, rank, config);
+  return NewComm(child, nranks, id, rank, config);
 }
 
 NcclResult ncclCommUserRank(NcclComm comm, int* rank) {
@@ -347,54 +337,50 @@ NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult* result) {
 }
 
 NcclResult ncclGroupStart() {
-  ++nccl_pulse::fake::t_group.depth;
+  ++t_group.depth;
   return kNcclSuccess;
 }
 
-NcclResult ncclGroupEnd() { return nccl_pulse::fake::EndGroup(); }
+NcclResult ncclGroupEnd() { return EndGroup(); }
 
 NcclResult ncclAllReduce(const void* send, void* recv, size_t count, int datatype, int,
                          NcclComm comm, CudaStream stream) {
-  return nccl_pulse::fake::AddCollective(comm, "AllReduce", send, recv, count, datatype, 0, stream);
+  return AddCollective(comm, "AllReduce", send, recv, count, datatype, 0, stream);
 }
 
 NcclResult ncclAllGather(const void* send, void* recv, size_t count, int datatype, NcclComm comm,
                          CudaStream stream) {
-  return nccl_pulse::fake::AddCollective(comm, "AllGather", send, recv, count, datatype, 0, stream);
+  return AddCollective(comm, "AllGather", send, recv, count, datatype, 0, stream);
 }
 
 NcclResult ncclReduceScatter(const void* send, void* recv, size_t count, int datatype, int,
                              NcclComm comm, CudaStream stream) {
-  return nccl_pulse::fake::AddCollective(comm, "ReduceScatter", send, recv, count, datatype, 0,
-                                         stream);
+  return AddCollective(comm, "ReduceScatter", send, recv, count, datatype, 0, stream);
 }
 
 NcclResult ncclBroadcast(const void* send, void* recv, size_t count, int datatype, int root,
                          NcclComm comm, CudaStream stream) {
-  return nccl_pulse::fake::AddCollective(comm, "Broadcast", send, recv, count, datatype, root,
-                                         stream);
+  return AddCollective(comm, "Broadcast", send, recv, count, datatype, root, stream);
 }
 
 NcclResult ncclReduce(const void* send, void* recv, size_t count, int datatype, int, int root,
                       NcclComm comm, CudaStream stream) {
-  return nccl_pulse::fake::AddCollective(comm, "Reduce", send, recv, count, datatype, root, stream);
+  return AddCollective(comm, "Reduce", send, recv, count, datatype, root, stream);
 }
 
 NcclResult ncclSend(const void* send, size_t count, int datatype, int peer, NcclComm comm,
                     CudaStream stream) {
-  return nccl_pulse::fake::Add(
-      comm, {{"Send", send, nullptr, count, datatype, peer, true, false, stream}});
+  return Add(comm, {{"Send", send, nullptr, count, datatype, peer, true, false, stream}});
 }
 
 NcclResult ncclRecv(void* recv, size_t count, int datatype, int peer, NcclComm comm,
                     CudaStream stream) {
-  return nccl_pulse::fake::Add(
-      comm, {{"Recv", nullptr, recv, count, datatype, peer, true, false, stream}});
+  return Add(comm, {{"Recv", nullptr, recv, count, datatype, peer, true, false, stream}});
 }
 
 NcclResult ncclAlltoAll(const void* send, void* recv, size_t count, int datatype, NcclComm comm,
                         CudaStream stream) {
-  nccl_pulse::fake::Parts parts(comm, count, datatype, stream);
+  Parts parts(comm, count, datatype, stream);
   for (int peer = 0; peer < parts.nranks(); ++peer) {
     parts.Send(send, peer, peer);
     parts.Receive(recv, peer, peer);
@@ -404,7 +390,7 @@ NcclResult ncclAlltoAll(const void* send, void* recv, size_t count, int datatype
 
 NcclResult ncclGather(const void* send, void* recv, size_t count, int datatype, int root,
                       NcclComm comm, CudaStream stream) {
-  nccl_pulse::fake::Parts parts(comm, count, datatype, stream);
+  Parts parts(comm, count, datatype, stream);
   parts.Send(send, 0, root);
   for (int peer = 0; parts.rank() == root && peer < parts.nranks(); ++peer) {
     parts.Receive(recv, peer, peer);
@@ -414,7 +400,7 @@ NcclResult ncclGather(const void* send, void* recv, size_t count, int datatype, 
 
 NcclResult ncclScatter(const void* send, void* recv, size_t count, int datatype, int root,
                        NcclComm comm, CudaStream stream) {
-  nccl_pulse::fake::Parts parts(comm, count, datatype, stream);
+  Parts parts(comm, count, datatype, stream);
   for (int peer = 0; parts.rank() == root && peer < parts.nranks(); ++peer) {
     parts.Send(send, peer, peer);
   }
@@ -426,3 +412,4 @@ const char* ncclGetErrorString(NcclResult) { return "error of the stand-in"; }
 const char* ncclGetLastError(NcclComm) { return ""; }
 
 }  // extern "C"
+}  // namespace nccl_pulse::fake

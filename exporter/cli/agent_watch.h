@@ -21,8 +21,8 @@ namespace nccl_pulse {
 
 struct CaptureFlags {
   std::string dir;                                // folder for captures; "": takes none
-  int keep = 8;                                   // most captures in the folder
-  int mebibytes = 256;                            // most MiB of all captures together
+  int keep = 8;                                   // most captures of this agent in the folder
+  int mebibytes = 256;                            // most MiB of these captures together
   absl::Duration pause = absl::Minutes(1);        // least time between two captures
   absl::Duration time_limit = absl::Seconds(60);  // of one capture, after its verdict
 };

@@ -5,6 +5,7 @@
 #ifndef EXPORTER_DIAGNOSIS_FACTS_RANK_VIEW_H_
 #define EXPORTER_DIAGNOSIS_FACTS_RANK_VIEW_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ struct RankView {
 };
 
 using Ranks = std::vector<const RankView*>;
+
+// Limit of searches for a rank or communicator to name in a sentence.
+inline constexpr std::size_t kMostSearched = 64;
 
 // Driver errors of several GPUs this close together may have one cause: they are noticed within a
 // second, and clocks of hosts differ.

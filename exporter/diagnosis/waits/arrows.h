@@ -36,9 +36,6 @@ namespace nccl_pulse {
 inline constexpr int64_t kQueuedFactor = 6;
 inline constexpr int64_t kLeastQueuedNs = 60000000000;
 
-// Limit of searches for a rank or communicator to name in a sentence.
-inline constexpr std::size_t kMostSearched = 64;
-
 struct ViewWaits {
   CommunicatorFacts facts;
   std::vector<Member> members;       // in the order of the view's ranks

@@ -105,7 +105,9 @@ std::string JoinFirst(const std::vector<std::string>& all, const char* separator
 const char* WhyNotLaunched(const Ranks& ranks) {
   const bool are_inside = std::all_of(ranks.begin(), ranks.end(), [](const RankView* rank) {
     const std::vector<CommunicatorSnapshot>& all = rank->process->communicators;
-    return std::any_of(all.begin(), all.end(),
+    const auto searched = static_cast<std::ptrdiff_t>(std::min(all.size(), kMostSearched));
+    return rank->communicator->are_unreported_in_group ||
+           std::any_of(all.begin(), all.begin() + searched,
                        [](const auto& each) { return each.are_unreported_in_group; });
   });
   return are_inside ? "inside NCCL (setting up a connection, or a group that was not ended)"

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "exporter/diagnosis/facts/rank_view.h"
+#include "exporter/diagnosis/stragglers/rounds.h"
 
 namespace nccl_pulse {
 namespace {
 
 constexpr int64_t kMs = 1000000;
 constexpr double kMostInsideNs = 1e18;  // of a hostile segment
-constexpr int kMostExponent = 24;       // the sampler's largest; a hostile segment may have any
 // A run with another mix of calls (an evaluation) is not compared with the last windows.
 constexpr double kSameMix = 0.15;
 
@@ -77,7 +77,7 @@ ProcessPace::Counts ProcessPace::CountsOf(const ProcessSnapshot& process) {
 
 void ProcessPace::Update(const ProcessSnapshot& process, int64_t now_realtime_ns) {
   const bool is_seen = process.sampling_exponent >= 0 &&
-                       process.sampling_exponent <= kMostExponent &&
+                       process.sampling_exponent <= kMostSamplingExponent &&
                        std::none_of(process.communicators.begin(), process.communicators.end(),
                                     [](const auto& communicator) { return communicator.captured; });
   const int64_t length_ns = ElapsedNs(now_realtime_ns, began_realtime_ns_);

@@ -15,7 +15,6 @@ namespace {
 
 constexpr double kLeastLikely = 1e-5;
 constexpr std::size_t kLeastTimed = 8;
-constexpr int kMostSamplingExponent = 24;  // the sampler's largest; a hostile message may have any
 
 double Information(double share, double chance) {
   return share <= 0 ? 0 : share * std::log(share / chance);

@@ -204,8 +204,9 @@ class Sentences {
   }
 
   std::string Exiting() const {
-    const Ranks exiting =
-        Where(stall_.suspects, [](const RankView* rank) { return IsExiting(*rank); });
+    const Ranks exiting = Where(stall_.suspects, [](const RankView* rank) {
+      return IsExiting(*rank) && rank->is_live_process();
+    });
     if (exiting.empty()) return "";
     return Fill(" {Ranks} {has|have} been in exit() since {since}.", exiting,
                 {{"since", ClockWords(exiting.front()->process->last_poll_realtime_ns)}});

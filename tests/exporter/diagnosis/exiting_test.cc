@@ -41,6 +41,15 @@ TEST_F(Exiting, WhereCompletionsLag) {
   EXPECT_THAT(HangNow(job).suspects, IsEmpty());
 }
 
+TEST_F(Exiting, IsNotSaidOfAProcessThatHasEnded) {
+  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  job.process(2).poller = PollerState::kEnded;
+  job.process(2).end = ProcessEnd::kExit;
+  job.process(2).end_realtime_ns = job.now();
+  const Hang hang = ExpectHang(&job, HangVerdict::kProcessGone, {2});
+  EXPECT_THAT(hang.text, Not(HasSubstr("in exit()")));
+}
+
 // A victim that has called all that the others have: a watchdog ends it.
 TEST_F(Exiting, WhoHasCalledIsNotToBlame) {
   job = LaunchingJob({0, 1, 2});

@@ -247,10 +247,12 @@ class StallMaker {
         const Actor& actor = At(id);
         if (actor.rank == nullptr || (!actor.is_start && !with_all)) continue;
         if (actor.kind != ActorKind::kGpu && (!actor.is_start || has_gpu)) continue;
-        if (actor.state == ActorState::kIdleGpu || actor.rank->state != RankView::State::kLive)
-          continue;
+        // A host's `rank` may be of a communicator that it has left.
         const RankView* rank = InView(*actor.rank);
-        if (rank == nullptr) continue;
+        if (actor.state == ActorState::kIdleGpu || rank == nullptr ||
+            rank->state != RankView::State::kLive) {
+          continue;
+        }
         stall_.waiting.push_back(rank);
         stall_.hang.since_realtime_ns = std::min(stall_.hang.since_realtime_ns, actor.since_ns);
       }
@@ -451,6 +453,10 @@ class StallMaker {
   // Fills the stall of a communicator whose ranks wait for a root in another communicator. Returns
   // false if it has none.
   bool SayBesides() {
+    if (stall_.waits->is_being_made) {
+      SayAbsent();
+      return true;
+    }
     bool is_unknown = false;
     bool is_any = false;
     for (const uint32_t id : targets_) {

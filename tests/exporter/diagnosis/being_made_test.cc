@@ -37,6 +37,25 @@ TEST(BeingMade, NamesTheRankThatDoesNotCome) {
   EXPECT_EQ(verdict.roots[0].ranks[0].process->pid, 103);
 }
 
+// Rank 3 was killed. Ranks 0 and 1 make a communicator without it, and rank 2 still waits in the old
+// one.
+TEST(BeingMade, BesideARankThatWasLeftBehind) {
+  SimulatedJob job = LaunchingJob({0, 1, 2});
+  job.process(3).end = ProcessEnd::kLost;
+  job.process(3).end_realtime_ns = job.now();
+  for (const int rank : {0, 1}) {
+    job.Complete(kComm, rank);
+    job.Of(kComm, rank).finalized = true;
+  }
+  job.Advance(kSecond);
+  job.AddCommunicator(kMade, {0, 1}, 3);
+  for (const int rank : {0, 1}) job.Of(kMade, rank).init_realtime_ns = job.now();
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotSeen, {2}, kMade);
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 1));
+  EXPECT_THAT(hang.text, HasSubstr("Rank 2 has not joined, or another endpoint serves it."));
+  EXPECT_EQ(HangNow(job).situation, Situation::kLeftBehind);
+}
+
 // Several processes might be rank 3.
 TEST(BeingMade, NamesTheNumberAloneWhereNothingTellsItsProcess) {
   SimulatedJob job(4);

@@ -103,6 +103,7 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice&
     return found;
   }
   const std::set<std::string> own = OwnAddresses();
+  std::vector<const HostProcess*> malformed;
   std::size_t old = 0;
   std::size_t foreign = 0;
   std::size_t elsewhere = 0;
@@ -117,7 +118,10 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice&
     }
     const std::string& text = process.ras_address;
     const bool is_known = RasFromFlag(text.empty() ? "localhost" : text, &address, &error);
-    if (!is_known || !address) continue;
+    if (!is_known || !address) {
+      malformed.push_back(&process);
+      continue;
+    }
     const bool is_loopback =  // 0.0.0.0 and :: connect to it
         IsLoopback(address->host) || address->host == "0.0.0.0" || address->host == "::";
     if (process.user != geteuid() && !is_loopback && own.count(address->host) == 0) {
@@ -162,6 +166,10 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice&
     found.notes.push_back(
         absl::StrCat("RAS of ", unasked, processes, " isn't asked: ", why..., "."));
   };
+  if (!malformed.empty()) {
+    add_unasked(malformed.size(), "NCCL_RAS_ADDR of pid ", malformed[0]->pid,
+                " is not HOST:PORT: ", malformed[0]->ras_address);
+  }
   add_unasked(old, "counts need NCCL 2.28.7");
   add_unasked(foreign, "another user has set NCCL_RAS_ADDR, to no address of this host. Next: ",
               "pulse diagnose as that user");

@@ -837,7 +837,9 @@ TEST_F(OutsideLookTest, AddressesOfOtherUsersAreAskedOnThisHostOnly) {
   host.processes[2].user = geteuid();
   host.processes[3].ras_address = "a/b";
   host.processes[3].user = geteuid();
-  host.Look();
+  EXPECT_THAT(host.Look().notes,
+              testing::Contains("RAS of 1 process isn't asked: NCCL_RAS_ADDR of pid 1003 is not "
+                                "HOST:PORT: a/b."));
   EXPECT_EQ(host.addresses_asked, (std::set<std::string>{"127.0.0.1:29000", "10.0.3.7:29001"}));
   host.addresses_asked.clear();
   host.processes[3].ras_address = "0.0.0.0:29002";

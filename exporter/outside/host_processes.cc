@@ -77,6 +77,9 @@ uint64_t NetworkOf(int folder, const std::string& proc) {
 
 void ReadEnvironment(int folder, HostProcess* process) {
   std::string enabled;
+  // From the innermost launcher to the outermost: srun may start mpirun's daemons, mpirun a program.
+  // A batch script has a SLURM_PROCID, too, but is no task of a step.
+  std::pair<std::string, std::string> open_mpi, pmi, slurm;
   const std::pair<std::string_view, std::string*> wanted[] = {
       {"RANK=", &process->global_rank},
       {"WORLD_SIZE=", &process->world_size},
@@ -84,6 +87,12 @@ void ReadEnvironment(int folder, HostProcess* process) {
       {"SLURM_JOB_ID=", &process->slurm_job_id},
       {"NCCL_RAS_ADDR=", &process->ras_address},
       {"NCCL_RAS_ENABLE=", &enabled},
+      {"OMPI_COMM_WORLD_RANK=", &open_mpi.first},
+      {"OMPI_COMM_WORLD_SIZE=", &open_mpi.second},
+      {"PMI_RANK=", &pmi.first},
+      {"PMI_SIZE=", &pmi.second},
+      {"SLURM_PROCID=", &slurm.first},
+      {"SLURM_STEP_NUM_TASKS=", &slurm.second},
   };
   const std::string environment = ReadFileAt(folder, "environ", kMostEnvironBytes);
   for (const std::string_view variable : absl::StrSplit(environment, '\0')) {
@@ -93,6 +102,12 @@ void ReadEnvironment(int folder, HostProcess* process) {
     }
   }
   process->is_ras_off = enabled == "0";
+  for (const auto& [rank, size] : {open_mpi, pmi, slurm}) {
+    if (!process->global_rank.empty() || rank.empty() || size.empty()) continue;
+    process->global_rank = rank;
+    process->world_size = size;
+    process->is_task_rank = true;
+  }
 }
 
 struct Answer {

@@ -46,6 +46,7 @@ struct HostProcess {
   std::string nccl_version;  // "2.28.9", if the library's file name has it
   // Variables of the environment; "": not set, or not readable.
   std::string global_rank, world_size, local_world_size, slurm_job_id;
+  bool is_task_rank = false;  // rank and size are a task's of mpirun or srun; children inherit them
   std::string ras_address;
   bool is_ras_off = false;  // NCCL_RAS_ENABLE=0
 
@@ -58,7 +59,7 @@ int ReleaseOf(std::string_view text);
 
 struct HostProcesses {
   std::vector<HostProcess> processes;  // in the order of their pids
-  std::vector<HostProcess> unloaded;   // with RANK and WORLD_SIZE, but without NCCL
+  std::vector<HostProcess> unloaded;   // with a rank and a size, but without NCCL
   std::size_t unread = 0;              // processes whose files did not answer
 };
 

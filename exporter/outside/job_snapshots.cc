@@ -308,7 +308,8 @@ class Maker {
       communicator.size = static_cast<int32_t>(communicator.ranks.size());
       Add(communicator, Motion::kStood, false);
       for (const HostProcess& each : seen_.unloaded) {
-        if (key_of(each) == key) groups_.back().unloaded.push_back(&each);
+        const bool is_alike = each.is_task_rank == processes.front()->is_task_rank;
+        if (is_alike && key_of(each) == key) groups_.back().unloaded.push_back(&each);
       }
     }
   }

@@ -4,8 +4,10 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <set>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +24,26 @@ namespace {
 // Every process of a user listens at one address, and the kernel picks one: perhaps a stopped one, or
 // one of another job. So it takes many questions to hear all jobs. None begins after kRasPatience.
 constexpr int kAtOnce = 2, kMostRounds = 12;
+
+// Drops the tasks' ranks of a job whose processes inherited them: several on GPUs have the same one,
+// or some have a RANK (torchrun under srun).
+void DropInheritedRanks(const std::vector<HostGpu>& gpus, std::vector<HostProcess>* processes) {
+  // In a container NVML may list no pids.
+  const bool are_pids_known = !PidsOn(gpus).empty();
+  std::set<std::tuple<uid_t, std::string, std::string, std::string>> seen;
+  std::set<std::pair<uid_t, std::string>> inherited;
+  for (const HostProcess& each : *processes) {
+    if (each.global_rank.empty() || (are_pids_known && !MayBeRank(each, gpus))) continue;
+    const bool is_new =
+        seen.emplace(each.user, each.slurm_job_id, each.world_size, each.global_rank).second;
+    if (!is_new || !each.is_task_rank) inherited.emplace(each.user, each.slurm_job_id);
+  }
+  for (HostProcess& each : *processes) {
+    if (!each.is_task_rank || inherited.count({each.user, each.slurm_job_id}) == 0) continue;
+    each.global_rank.clear();
+    each.world_size.clear();
+  }
+}
 
 }  // namespace
 
@@ -97,6 +119,7 @@ class OutsideLook::Impl {
     const std::vector<int32_t> pids = PidsOn(seen_.gpus);
     HostProcesses here = sources_.processes(options_.is_of_gpus ? &pids : nullptr);
     for (HostProcess& each : here.processes) each.has_plugin &= !options_.is_endpoint_silent;
+    DropInheritedRanks(seen_.gpus, &here.processes);
     seen_.processes = std::move(here.processes);
     seen_.unloaded = std::move(here.unloaded);
     seen_.unread = here.unread;
@@ -295,8 +318,9 @@ std::vector<int32_t> PidsOn(const std::vector<HostGpu>& gpus) {
   return pids;
 }
 
-std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& processes,
+std::vector<ProcessWithoutPlugin> WithoutPlugin(std::vector<HostProcess> processes,
                                                 const std::vector<HostGpu>& gpus) {
+  DropInheritedRanks(gpus, &processes);
   std::vector<ProcessWithoutPlugin> found;
   for (const HostProcess& each : processes) {
     if (each.has_plugin || each.is_guess || !MayBeRank(each, gpus)) continue;

@@ -72,7 +72,7 @@ struct Looks {
 std::vector<int32_t> PidsOn(const std::vector<HostGpu>& gpus);
 
 // Returns the processes that use NCCL without the plugin and, as far as NVML shows it, a GPU.
-std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& processes,
+std::vector<ProcessWithoutPlugin> WithoutPlugin(std::vector<HostProcess> processes,
                                                 const std::vector<HostGpu>& gpus);
 
 class OutsideLook {

@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -178,6 +181,27 @@ TEST_F(HostProcessesTest, RanksWithoutNccl) {
   EXPECT_TRUE(found.processes.empty());
   ASSERT_EQ(found.unloaded.size(), 1U);
   EXPECT_EQ(found.unloaded[0].pid, 60);
+}
+
+// Launchers with a process for each task.
+TEST_F(HostProcessesTest, RanksOfTasks) {
+  const std::string slurm = "SLURM_PROCID=3\nSLURM_STEP_NUM_TASKS=8\n";
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {slurm, "3 of 8, a task's"},
+      {slurm + "PMI_RANK=2\nPMI_SIZE=4\n", "2 of 4, a task's"},
+      {slurm + "OMPI_COMM_WORLD_RANK=1\nOMPI_COMM_WORLD_SIZE=2\n", "1 of 2, a task's"},
+      {slurm + "RANK=9\nWORLD_SIZE=16\n", "9 of 16"},  // torchrun under srun
+      {"SLURM_PROCID=0\nSLURM_NTASKS=8\n", " of "},    // a batch script
+  };
+  int pid = 60;
+  for (auto [environment, said] : rows) {
+    std::replace(environment.begin(), environment.end(), '\n', '\0');
+    Add(++pid, kNccl, 'S', environment);
+    const HostProcess found = Find().processes.back();
+    EXPECT_EQ(absl::StrCat(found.global_rank, " of ", found.world_size,
+                           found.is_task_rank ? ", a task's" : ""),
+              said);
+  }
 }
 
 // Links in place of files are not followed: only /proc itself makes them.

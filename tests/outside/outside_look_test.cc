@@ -588,6 +588,28 @@ TEST_F(OutsideLookTest, ARankThatNeverComesToTheFirstCommunicator) {
   EXPECT_EQ(host.Look().jobs.size(), 0U);
 }
 
+// Ranks of tasks are those of processes unless these have inherited them.
+TEST_F(OutsideLookTest, RanksOfTasks) {
+  host.answer = [](int) { return RasReport(); };
+  host.UseAllGpus(GpuUse::kIdle);
+  for (int i = 0; i < 4; ++i) host.processes[i].global_rank = absl::StrCat(i);
+  for (HostProcess& each : host.processes) each.is_task_rank = true;
+  host.unloaded = {host.processes[1]};     // the task's shell
+  HostProcess worker = host.processes[2];  // of a data loader: on no GPU
+  worker.pid = worker.own_pid = 2000;
+  host.processes.push_back(worker);
+  host.processes.erase(host.processes.begin() + 1);
+  EXPECT_THAT(host.Sentence(),
+              HasSubstr("Here are ranks 0, 2 and 3 of 4. Rank 1 (pid 1001) has not loaded NCCL."));
+  // torchrun has started them, or two processes of a task are on GPUs.
+  for (const bool is_torchrun : {true, false}) {
+    host.processes[0].global_rank = is_torchrun ? "0" : "2";
+    host.processes[0].is_task_rank = !is_torchrun;
+    EXPECT_EQ(WithoutPlugin(host.processes, host.gpus)[1].global_rank, "");
+  }
+  EXPECT_THAT(host.Sentence(), Not(HasSubstr("Here")));
+}
+
 TEST_F(OutsideLookTest, ProcessesAreListed) {
   Host host(4);
   host.processes[0].has_plugin = true;

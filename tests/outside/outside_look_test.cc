@@ -85,6 +85,10 @@ struct Host {
   void UseAllGpus(GpuUse use) {
     for (HostGpu& gpu : gpus) gpu.use = use;
   }
+  void PutBehind(int rank) {
+    Rank(rank).all_reduces = 13990;
+    gpus[rank].use = GpuUse::kIdle;
+  }
   void End(int rank) {
     Rank(rank).is_missing = true;
     processes.erase(processes.begin() + rank);
@@ -137,8 +141,7 @@ struct OutsideLookTest : testing::Test {
 };
 
 TEST_F(OutsideLookTest, ARankThatHasLaunchedFewer) {
-  host.Rank(1).all_reduces = 13990;
-  host.gpus[1].use = GpuUse::kIdle;
+  host.PutBehind(1);
   EXPECT_EQ(host.Sentence(),
             "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has launched "
             "13,990 AllReduce, the others 14,000, and nothing has moved for 10 s. Its GPU runs "
@@ -263,13 +266,6 @@ TEST_F(OutsideLookTest, AProcessThatCantBeReadIsNotGone) {
   EXPECT_THAT(host.Sentence(), HasSubstr("rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL "
                                          "Pulse does not answer NCCL's RAS (stopped, gone or "));
   EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(2));
-}
-
-TEST_F(OutsideLookTest, ARankOfAnotherHostThatRasConsidersDead) {
-  host.Rank(3).is_missing = host.Rank(3).is_dead = true;
-  host.MoveRank3ToAnotherHost();
-  EXPECT_THAT(host.Sentence(), HasSubstr("rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL "
-                                         "Pulse has ended (NCCL's RAS considers it dead)"));
 }
 
 TEST_F(OutsideLookTest, AStoppedProcessAfterAShortThreshold) {
@@ -421,6 +417,7 @@ TEST_F(OutsideLookTest, PidsOfContainersAreThoseOfTheHost) {
   }
 }
 
+// A root may leave a Broadcast before the others come: it doesn't wait.
 TEST_F(OutsideLookTest, CountsThatProveNoWaitAreNoted) {
   host.Rank(0).broadcasts = 10;
   host.UseAllGpus(GpuUse::kMixed);
@@ -457,13 +454,15 @@ TEST_F(OutsideLookTest, SeveralRanksAreSaidInThePlural) {
   EXPECT_THAT(two.Sentence(), HasSubstr("Their GPUs aren't known here"));
 }
 
-// It may be stopped, gone, or cut off: nothing here tells.
+// It may be stopped, gone, or cut off: nothing here tells, but RAS may.
 TEST_F(OutsideLookTest, ARankOfAnotherHostThatDoesNotAnswer) {
   host.Rank(3).is_missing = true;
   host.MoveRank3ToAnotherHost();
+  const std::string who = "HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse ";
   EXPECT_THAT(host.Sentence(),
-              HasSubstr("HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse does "
-                        "not answer NCCL's RAS (stopped, gone or unreachable)"));
+              HasSubstr(who + "does not answer NCCL's RAS (stopped, gone or unreachable)"));
+  host.Rank(3).is_dead = true;
+  EXPECT_THAT(host.Sentence(), HasSubstr(who + "has ended (NCCL's RAS considers it dead)"));
 }
 
 // The rank's process is stopped between RAS' two answers.
@@ -611,7 +610,6 @@ TEST_F(OutsideLookTest, RanksOfTasks) {
 }
 
 TEST_F(OutsideLookTest, ProcessesAreListed) {
-  Host host(4);
   host.processes[0].has_plugin = true;
   host.processes[1].is_guess = true;  // another user's, perhaps without NCCL
   host.gpus[2].pids.clear();          // a launcher
@@ -641,13 +639,6 @@ TEST_F(OutsideLookTest, AllBusyWithEqualCountsIsNoHang) {
             "INCOMPLETE  A job without NCCL Pulse has launched no counted collective for 10 s. Its "
             "GPUs are "
             "all busy: they wait for each other, or replay CUDA graphs, which aren't counted.");
-}
-
-// A root may leave a Broadcast before the others come: it doesn't wait.
-TEST_F(OutsideLookTest, BroadcastsAloneProveNoWait) {
-  host.Rank(0).broadcasts = 10;
-  host.UseAllGpus(GpuUse::kMixed);
-  EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
 }
 
 TEST_F(OutsideLookTest, WithoutNvmlCountsStillTell) {
@@ -709,9 +700,8 @@ TEST_F(OutsideLookTest, ProcessesThatNeverAnswerDelayNoVerdict) {
 // The job before still ends: its processes listen, and NVML lists them. Another job begins.
 TEST_F(OutsideLookTest, AnEndingAndABeginningJobHideNoHang) {
   Host host(2);
-  host.Rank(1).all_reduces = 13990;
+  host.PutBehind(1);
   host.CreateCommunicator();
-  host.gpus[1].use = GpuUse::kIdle;
   for (HostGpu& gpu : host.gpus) gpu.pids.push_back(900 + gpu.index);
   const auto honest = host.answer;
   host.answer = [honest](int number) {
@@ -902,7 +892,6 @@ TEST_F(OutsideLookTest, MoreAddressesOrNamespacesThanAreAsked) {
 }
 
 TEST_F(OutsideLookTest, ManyRanks) {
-  Host host(4);
   host.before = {World(4096, 500)};
   for (int i = 4; i < 4096; ++i) host.Rank(i).host = absl::StrCat("10.1.", i / 256, ".", i % 256);
   host.Rank(3000).all_reduces = 499;
@@ -911,9 +900,8 @@ TEST_F(OutsideLookTest, ManyRanks) {
 
 // A stuck GPU, for which another rank waits in a barrier of its own.
 TEST_F(OutsideLookTest, ARankMayWaitOutsideNcclForOneWhoseGpuComputes) {
-  host.Rank(1).all_reduces = 13990;
+  host.PutBehind(1);
   host.gpus[0].use = GpuUse::kMixed;
-  host.gpus[1].use = GpuUse::kIdle;
   EXPECT_EQ(host.Sentence(),
             "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has launched "
             "13,990 AllReduce, the others 14,000, and nothing has moved for 10 s. Or it waits "
@@ -1068,10 +1056,6 @@ TEST_F(OutsideLookTest, OddCombinations) {
   const auto wait = [&](const char* name, const std::set<int32_t>& may_be_named, const Make& make) {
     judge(name, may_be_named, false, make);
   };
-  const auto behind = [](Host* host, int rank) {
-    host->Rank(rank).all_reduces = 13990;
-    host->gpus[rank].use = GpuUse::kIdle;
-  };
   const auto remove = [](Host* host, int at) {
     host->processes.erase(host->processes.begin() + at);
   };
@@ -1135,7 +1119,7 @@ TEST_F(OutsideLookTest, OddCombinations) {
     host->before[0].hash = "0x55";
   });
   wait("a clock of another time", {1}, [&](Host* host) {
-    behind(host, 1);
+    host->PutBehind(1);
     host->answer = [host](int) {
       std::string text = RasText(host->before);
       text.replace(text.find("2026"), 4, host->has_waited ? "1970" : "2038");
@@ -1158,7 +1142,7 @@ TEST_F(OutsideLookTest, OddCombinations) {
   wait("communicators of one rank, busy", {}, [&](Host* host) { lone(host); });
   wait("communicators of one rank, one is behind", {1}, [&](Host* host) {
     lone(host);
-    behind(host, 1);
+    host->PutBehind(1);
   });
   judge("all have left a communicator, the job moves", {}, true, [&](Host* host) {
     for (auto& rank : second(host).ranks) leave(&rank);
@@ -1166,7 +1150,7 @@ TEST_F(OutsideLookTest, OddCombinations) {
   });
   wait("all have left a communicator, one is behind", {1}, [&](Host* host) {
     for (auto& rank : second(host).ranks) leave(&rank);
-    behind(host, 1);
+    host->PutBehind(1);
   });
   wait("all but one have left", {}, [&](Host* host) {
     for (int i = 1; i < 4; ++i) leave(&host->Rank(i));
@@ -1188,7 +1172,7 @@ TEST_F(OutsideLookTest, OddCombinations) {
   });
   wait("D, and behind", {2}, [&](Host* host) {
     host->processes[2].state = RunState::kUninterruptible;
-    behind(host, 2);
+    host->PutBehind(2);
   });
   wait("two silent ranks elsewhere", {2, 3}, [&](Host* host) {
     for (int i = 2; i < 4; ++i) host->Rank(i).host = "10.0.3.8", host->Rank(i).is_missing = true;
@@ -1206,11 +1190,11 @@ TEST_F(OutsideLookTest, OddCombinations) {
   });
   wait("frozen in a wait for another one", {1}, [&](Host* host) {
     host->processes[3].state = RunState::kFrozen;
-    behind(host, 1);
+    host->PutBehind(1);
   });
   wait("frozen and behind", {1}, [&](Host* host) {
     host->processes[1].state = RunState::kFrozen;
-    behind(host, 1);
+    host->PutBehind(1);
   });
   wait("all are frozen, idle", {}, [&](Host* host) {
     for (auto& process : host->processes) process.state = RunState::kFrozen;
@@ -1227,7 +1211,7 @@ TEST_F(OutsideLookTest, OddCombinations) {
     host->Rank(1).is_missing = true;
   });
   wait("one rank creates its communicator again", {}, [&](Host* host) {
-    behind(host, 1);
+    host->PutBehind(1);
     host->Rank(2).init_state = 7;
   });
   wait("a rank twice in one answer", {}, [&](Host* host) {
@@ -1240,11 +1224,11 @@ TEST_F(OutsideLookTest, OddCombinations) {
     host->before[0].ranks.back().all_reduces = 5;
   });
   wait("behind, with pid 0", {}, [&](Host* host) {
-    behind(host, 1);
+    host->PutBehind(1);
     host->Rank(1).pid = 0;
   });
   wait("two ranks in a process", {0, 1}, [&](Host* host) {
-    behind(host, 1);
+    host->PutBehind(1);
     host->Rank(1).pid = 1000;
     host->gpus[1].pids = {1000};
     remove(host, 1);
@@ -1253,7 +1237,7 @@ TEST_F(OutsideLookTest, OddCombinations) {
        [&](Host* host) { host->Rank(0).all_reduces = INT64_MAX; });
   wait("only Broadcasts differ", {}, [&](Host* host) { host->Rank(0).broadcasts = 5; });
   wait("NVML's pids are of another namespace", {1}, [&](Host* host) {
-    behind(host, 1);
+    host->PutBehind(1);
     for (HostGpu& gpu : host->gpus) gpu.pids[0] += 900000;
   });
   wait("the uses of MIG aren't known", {}, [&](Host* host) { host->UseAllGpus(GpuUse::kUnknown); });
@@ -1262,20 +1246,20 @@ TEST_F(OutsideLookTest, OddCombinations) {
     host->gpus[1].use = GpuUse::kIdle;
   });
   wait("a pid in two network namespaces", {1}, [&](Host* host) {
-    behind(host, 1);
+    host->PutBehind(1);
     HostProcess other = host->processes[1];
     other.pid = 3000;
     other.network = 5;
     host->processes.push_back(other);
   });
   wait("a pid twice in one network", {1}, [&](Host* host) {
-    behind(host, 1);
+    host->PutBehind(1);
     HostProcess other = host->processes[1];
     other.pid = 3000;
     host->processes.push_back(other);
   });
   judge("two jobs of which one moves", {1}, true, [&](Host* host) {
-    behind(host, 1);
+    host->PutBehind(1);
     for (auto& rank : second(host).ranks) rank.pid += 1000, rank.host = "10.9.9.9";
     for (auto& rank : host->After(1).ranks) rank.all_reduces += 100;
   });

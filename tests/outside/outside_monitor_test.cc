@@ -23,6 +23,10 @@ namespace {
 constexpr int64_t kSecondNs = 1000000000;
 constexpr std::chrono::seconds kHangAfter{10};
 
+constexpr char kRank1HasLaunchedFewer[] =
+    "Rank 1 (pid 1001, GPU 1) runs without the plugin, and has launched 10 x AllReduce less than "
+    "the others, as NCCL's RAS reports. Ranks 0, 2 and 3 wait in AllReduce.";
+
 class OutsideMonitorTest : public ::testing::Test {
  public:
   OutsideMonitorTest() {
@@ -127,9 +131,7 @@ TEST_F(OutsideMonitorTest, ARankThatHasLaunchedFewer) {
   const JobVerdict verdict = Judge(set);
   ASSERT_EQ(verdict.roots.size(), 1U);
   EXPECT_EQ(verdict.roots[0].verdict, HangVerdict::kRankNotCalled);
-  EXPECT_EQ(verdict.roots[0].text,
-            "Rank 1 (pid 1001, GPU 1) runs without the plugin, and has launched 10 x AllReduce "
-            "less than the others, as NCCL's RAS reports. Ranks 0, 2 and 3 wait in AllReduce.");
+  EXPECT_EQ(verdict.roots[0].text, kRank1HasLaunchedFewer);
   EXPECT_EQ(FirstStep(verdict.roots[0]).rfind("py-spy dump --pid 1001 on node-7", 0), 0U);
   // It stands as long as the GPUs wait.
   EXPECT_EQ(Judge(Go(60)).roots.size(), 1U);
@@ -337,10 +339,6 @@ class MixedJob : public OutsideMonitorTest {
     own.oldest_inflight_realtime_ns = now_ns - 12 * kSecondNs;
     return process;
   }
-
-  static constexpr char kSentence[] =
-      "Rank 1 (pid 1001, GPU 1) runs without the plugin, and has launched 10 x AllReduce less than "
-      "the others, as NCCL's RAS reports. Ranks 0, 2 and 3 wait in AllReduce.";
 };
 
 TEST_F(MixedJob, OnTheAgentsPage) {
@@ -351,7 +349,7 @@ TEST_F(MixedJob, OnTheAgentsPage) {
   ASSERT_EQ(set.processes.size(), 4U);
   const JobVerdict verdict = Judge(set);
   ASSERT_EQ(verdict.roots.size(), 1U);
-  EXPECT_EQ(verdict.roots[0].text, kSentence);
+  EXPECT_EQ(verdict.roots[0].text, kRank1HasLaunchedFewer);
 }
 
 // `pulse diagnose` on the node: the endpoint knows rank 0 alone.

@@ -241,9 +241,21 @@ class Examiner {
   // cause. It is also the cause for pipelines of ranks that wait for it elsewhere, unless these
   // ranks are as late, or on its host. They may be nearly as late in fewer communicators: a slow
   // rank is also late among its tensor-parallel peers, and the ranks of another stage wait for
-  // these in Recv together. Whether another stage is late in itself cannot be known then.
+  // these in Recv together. Whether another stage is late in itself cannot be known then. Too few
+  // calls among such peers may be timed for it to be named there, so all of its host count.
   void KeepLatestOfPipelines() {
     Pipelines pipelines(views_);
+    std::unordered_map<const ProcessSnapshot*, std::vector<const CommunicatorView*>> on_host_of;
+    for (const CommunicatorView& view : views_) {
+      const bool is_on_host =
+          std::all_of(view.ranks.begin(), view.ranks.end(), [&view](const RankView& rank) {
+            return rank.process->hostname == view.ranks.front().process->hostname;
+          });
+      if (!is_on_host || IsOfPipeline(view)) continue;
+      for (const RankView& rank : view.ranks) {
+        if (IsLate(rank.process)) on_host_of[rank.process].push_back(&view);
+      }
+    }
     std::vector<std::tuple<double, int, const ProcessSnapshot*>> order;
     for (const auto& [process, late] : lates_) {
       if (pipelines.Of(process) == Pipelines::kNone) continue;
@@ -256,6 +268,9 @@ class Examiner {
       for (const Named& there : named_) {
         if (there.processes.count(process) == 0) continue;
         for (const RankView& rank : there.view->ranks) held_up.insert(pipelines.Of(rank.process));
+      }
+      for (const CommunicatorView* view : on_host_of[process]) {
+        for (const RankView& rank : view->ranks) held_up.insert(pipelines.Of(rank.process));
       }
       std::vector<const ProcessSnapshot*> excused;
       for (const auto& [other, late] : lates_) {

@@ -367,6 +367,33 @@ TEST_F(StragglerTest, WhoWaitsForTheSlowOneIsNotNamed) {
   EXPECT_GT(watched.Look(kOfSlow).losses[0].seconds, 3 * before);
 }
 
+// Process 0 is slow. Its peer 1 waits for it in tensor-parallel calls of which none is timed, so the
+// next stage of 1's pipeline, process 3, is late among its data-parallel peers.
+TEST(Straggler, StagesBehindAPeerOfTheSlowOneAreNotNamed) {
+  constexpr uint64_t kTensor = 1, kPipeline = 2, kPipelineOfPeer = 3, kOfSlow = 4, kOfStage = 5;
+  constexpr int64_t kShort = 10 * kUs;
+  Watched watched{6};
+  for (int i = 0; i < 6; ++i) watched.job.process(i).hostname = i < 2 ? "node-0" : "node-1";
+  watched.job.AddCommunicator(kTensor, {0, 1});
+  watched.job.AddCommunicator(kPipeline, {0, 2});
+  watched.job.AddCommunicator(kPipelineOfPeer, {1, 3});
+  watched.job.AddCommunicator(kOfSlow, {0, 4});
+  watched.job.AddCommunicator(kOfStage, {3, 5});
+  for (int i = 0; i < 3000; ++i) {
+    watched.job.Collective(kTensor, "AllReduce", {0, 0}, kShort);
+    for (const uint64_t each : {kPipeline, kPipelineOfPeer}) {
+      watched.job.Collective(each, "Send", {0, 0}, kShort);
+    }
+    watched.job.Collective(kOfSlow, "AllReduce", {6 * kMs, 0}, kShort);
+    watched.job.Collective(kOfStage, "AllReduce", {4 * kMs, 0}, kShort);
+    watched.LookIfDue();
+  }
+  EXPECT_TRUE(watched.Look(kOfSlow).has_named_straggler());
+  const CommunicatorDiagnosis stage = watched.Look(kOfStage);
+  EXPECT_TRUE(stage.straggler);
+  EXPECT_FALSE(stage.has_named_straggler());
+}
+
 TEST_F(StragglerTest, RanksThatMayLeaveEarlyAreNotCompared) {
   RunSeconds(&watched, 30, 2, kMs, "Broadcast");
   EXPECT_FALSE(watched.Look().straggler);

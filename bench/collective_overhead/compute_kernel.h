@@ -1,17 +1,17 @@
 // The compute kernel that runs beside collectives: multiply-adds in registers, for a given number
 // of rounds.
 //
-// PTX, so that the build needs neither a compiler nor the architecture; the driver translates it
-// (Turing and newer). 16 registers: a block of 128 threads per multiprocessor keeps its arithmetic
-// busy. It leaves room for NCCL's largest block (640 threads of 96 registers), which otherwise
-// could only start between two compute kernels.
+// Written in PTX, so the build needs no CUDA compiler and need not know the GPU's architecture; the
+// driver compiles it when it is loaded (Turing and newer). 16 registers: a block of 128 threads per
+// multiprocessor keeps its arithmetic busy. It leaves room for NCCL's largest block (640 threads of
+// 96 registers), which otherwise could only start between two compute kernels.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_COMPUTE_KERNEL_H_
 #define BENCH_COLLECTIVE_OVERHEAD_COMPUTE_KERNEL_H_
 
 namespace nccl_pulse::overhead {
 
 inline constexpr unsigned kComputeThreads = 128;  // per block, one block per multiprocessor
-inline constexpr unsigned kLayerBlocks = 64;      // per kernel between a graph's collectives
+inline constexpr unsigned kLayerBlocks = 64;      // per kernel that simulates a layer
 
 // compute(results, rounds): each thread runs four chains of `rounds` multiply-adds that approach a
 // fixed point, and stores their sum at its index in `results`.

@@ -3,8 +3,8 @@
 //
 // Calibration finds the number of steps and of compute kernels that fill a sample. All sets
 // calibrate in lock-step: each runs the same trials, and the mean over the sets without a plugin
-// decides the next trial. A set calibrated alone would use its streams and modules in another
-// order; beside compute kernels, that alone changes its times by up to a third.
+// decides the next trial. If only one set calibrated, it would use its streams and modules in
+// another order; with compute kernels running, that alone changes its times by up to a third.
 //
 // Thread: the coordinator's only one. Errors: a set that fails is left out (sets.h).
 #ifndef BENCH_COLLECTIVE_OVERHEAD_LOAD_H_
@@ -30,8 +30,8 @@ class Timer {
   Timer(const Options& options, Sets* sets, Schedule* schedule)
       : options_(options), sets_(sets), schedule_(schedule) {}
 
-  // Measures the compute kernel. Call at each start of the sets, so that all do the same work; the
-  // first result is used throughout.
+  // Measures the compute kernel. Call after each start of the sets, so that their processes have
+  // the same history. Only the first call's result is used.
   Error CalibrateCompute();
   // Sets `load` so that a sample takes `sample_us`. All sets must be prepared for `point`.
   Error CalibrateLoad(const Point& point, double sample_us, Load* load);

@@ -1,4 +1,4 @@
-// ServeRanks runs ranks: each serves requests from its socket until kQuit, or until it is closed.
+// ServeRanks runs ranks: each serves requests until it receives kQuit or its socket is closed.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_RANK_H_
 #define BENCH_COLLECTIVE_OVERHEAD_RANK_H_
 
@@ -13,7 +13,7 @@ struct RankSeat {
   int socket;
 };
 
-// Main function of a group's process: one thread per seat. Returns the exit status.
+// Main function of a process of the benchmark: one thread per seat. Returns the exit status.
 int ServeRanks(const std::vector<RankSeat>& seats, int nranks, const std::string& nccl_path);
 
 }  // namespace nccl_pulse::overhead

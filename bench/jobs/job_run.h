@@ -3,8 +3,8 @@
 // milliseconds, and a seed always gives the same job.
 //
 // Only the facts that the diagnosis reads are simulated: calls, launches, their begin and end on
-// the GPU, and the ring of timed calls. Unless
-// JobLayout::sends_wait is set, a Send ends without its receiver, like a small one.
+// the GPU, and the ring of timed calls. Unless JobLayout::sends_wait is set, a Send completes before
+// its receiver arrives, as a small Send does.
 //
 // Thread: one.
 #ifndef BENCH_JOBS_JOB_RUN_H_
@@ -57,10 +57,10 @@ enum class Fault {
   kExits,         // it is in exit()
   kForeign,       // on all GPUs a kernel other than NCCL's does not end, from `change_step` on
   kForeignHost,   // as kForeign, but on its group's GPUs, and the kernels wait for its program
-  kLongBefore,    // its program stalls, long after all ranks have waited once for another rank
+  kLongBefore,    // its program stalls; long before, all ranks waited once for another rank
   kAllPause,      // healthy: all ranks pause to evaluate, and no rank waits
   kSequences,     // healthy: a replica's work varies by step, half to twice as much
-  kStages,        // healthy: pipeline stages always have more or less work
+  kStages,        // healthy: pipeline stages differ in their work, from the start
   kInput,         // healthy: now and then a rank waits for its input, as long as some steps take
   kQueued,        // healthy: the end of a step is queued behind a long kernel of each GPU
   kMoves,         // healthy: a collective takes long, and its data moves
@@ -124,12 +124,12 @@ struct JobRunOptions {
   int group = -1;        // index of the communicator that the fault concerns
   RunState run_state{};  // of stopped processes, as far as visible
   int64_t fault_ns = 0;  // begin of the fault, since the start
-  // Time of the first poll of the endpoints, since the start. For kPause, kAllPause, kLongBefore,
-  // kQueued and kMoves: since the second pause, the stall, or the long kernel or call began.
+  // First poll of the endpoints, since the start; or since the second pause (kPause, kAllPause), the
+  // stall (kLongBefore), the long kernel (kQueued) or the long call (kMoves).
   int64_t asked_ns = 0;
   int64_t asked_within_ns = 0;  // upper limit of each endpoint's random further delay
-  int64_t look_again_ns = 0;    // delay of this poll after the first poll
-  int64_t run_on_ns = 0;        // delay of the last poll after the first; the simulation then ends
+  int64_t look_again_ns = 0;    // how long after the first poll RunJob polls; 0: it is the first
+  int64_t run_on_ns = 0;        // from the first poll to the simulation's end, for later polls
   double slowness = 1.5;        // factor of the work of slow or busier ranks
   double imbalance = 0.1;       // random variation of work between steps
   bool is_blocking = false;     // hosts wait for each call
@@ -146,10 +146,9 @@ struct JobRunOptions {
   Watchdog watchdog = Watchdog::kNone;
   int64_t watchdog_ns = 0;    // when it acts, since the start
   int64_t page_every_ns = 0;  // scrape interval, 0: never
-  // Rank whose collectives fail once and are retried. -1: none.
-  int failing_rank = -1;
-  int64_t failing_ns = 0;  // first failure, since the start
-  int failing_calls = 0;   // number of calls that fail
+  int failing_rank = -1;      // its collectives fail once and are retried; -1: none
+  int64_t failing_ns = 0;     // first failure, since the start
+  int failing_calls = 0;      // number of calls that fail
   std::vector<Deed> deeds;
   JobEnding ending;
   int64_t start_ns = 0;       // begin of the programs
@@ -164,6 +163,7 @@ struct NodeSnapshot {
   int64_t asked_realtime_ns = 0;
 };
 
+// Simulates the job, and returns its endpoints' answers to one poll.
 std::vector<NodeSnapshot> RunJob(const JobLayout& layout, const std::vector<JobGroup>& groups,
                                  const JobRunOptions& options);
 

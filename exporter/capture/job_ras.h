@@ -1,9 +1,9 @@
 // AskRasOfJob asks NCCL's RAS (its own service for reports) about a job that endpoints report: a
 // second source, for people.
 //
-// The RAS listeners of the job's processes on this host are asked first, as for jobs without the
-// plugin (exporter/outside/ras_listeners.h). The first report suffices: each listener may know the
-// whole job.
+// Asks the RAS listeners of the job's processes on this host, with or without the plugin. If the
+// job has no processes here, asks `choice.address` instead, unless that is on this host and none of
+// `endpoints` is. The first report suffices: each listener may know the whole job.
 //
 // Thread: any; begins no query of RAS after `end`, and each takes at most `patience`.
 #ifndef EXPORTER_CAPTURE_JOB_RAS_H_
@@ -27,7 +27,7 @@ struct JobRas {
 };
 
 // `endpoints`: the endpoints asked about the job; `set`: their snapshots of it. Without
-// `choice.address`, only RAS of processes without the plugin is asked.
+// `choice.address`, asks only listeners of processes without the plugin.
 JobRas AskRasOfJob(const std::vector<Address>& endpoints, const SnapshotSet& set,
                    const outside::RasChoice& choice, std::chrono::milliseconds patience,
                    std::chrono::steady_clock::time_point end);

@@ -21,9 +21,9 @@
 //   request and 10 s for taking the response, in total, not since the last byte. When all
 //   connections are taken, a new one replaces the one that has kept the server waiting longest. The
 //   old one first gets a grace of 20 ms for a request, 500 ms for a response. So neither silent nor
-//   slow clients delay the next scrape. Further clients wait in the kernel's backlog, in order. A
-//   flood that spends the clients' CPU budget (below) can put up to 4096 connections before a
-//   scrape.
+//   slow clients delay the next scrape. Further clients wait in the kernel's backlog, in order. But
+//   a flood of requests can use up the clients' CPU budget (below). Then a scrape may wait behind
+//   up to 4096 connections of the backlog.
 //
 //   Memory. Slow readers of one page share it. exporter/http/page_cache.h bounds the pages that are
 //   kept and sent; exporter/exposition/page_share.h bounds what other processes can add to a page.
@@ -75,11 +75,11 @@ class Server {
   // Returns the port on which the metrics are served, here or by the node's server, as known when
   // Start returned. It differs from the configured port if that was taken; 0 for a Unix socket.
   uint16_t port() const { return port_; }
-  // Returns that address: "[::]:9410", "unix:/path"; "" if not known yet: the log reports it later.
+  // Returns that address: "[::]:9410", "unix:/path"; "" if not known yet (the log reports it later).
   const std::string& address() const { return address_; }
 
-  // Call before the process exits: informs the node's server, and withdraws the announced file. The
-  // thread continues, so that scrapes still get the last counts. Returns within 100 ms.
+  // Call before the process exits: tells the node's server, or removes the file for Prometheus
+  // (node/announcer.h). The thread still answers scrapes afterwards. Returns within 100 ms.
   void SayGoodbye();
 
   // Closes everything and ends the thread. Returns within about 2 s. A thread that is stuck in
@@ -93,9 +93,9 @@ class Server {
   // For the child of a fork, which has servers but not their threads: closes all inherited
   // descriptors of this library. The child must not use the inherited objects: their memory may be
   // in the middle of a change. Async-signal-safe, for pthread_atfork handlers: only close(), no
-  // lock, no memory. Does not affect the parent's server: the two share no descriptor with state,
-  // such as epoll's. Without PrepareFork before the fork, a descriptor that the thread was just
-  // opening may stay open until the child executes a program or ends.
+  // lock, no memory. Does not affect the parent's server: the two share no descriptor with kernel
+  // state of its own, such as an epoll descriptor. Without PrepareFork before the fork, a descriptor
+  // that the thread was opening may stay open until the child executes a program or ends.
   static void ResetAfterFork();
 
  private:

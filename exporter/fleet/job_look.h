@@ -8,13 +8,13 @@
 // ranks, and all of them began before its last poll.
 //
 // More polls follow if a rank seems late but a poll has too few common calls to name it: an
-// endpoint keeps the last 32 calls of each communicator. They end after `most_looks` polls, or once
-// as many pauses have passed.
+// endpoint keeps the last 32 calls of each communicator. These polls end after `most_looks` polls,
+// or after the time of `most_looks` pauses, because each one also waits for endpoints without answer.
 //
 // Thread: the caller's; blocks. Memory: `most_bytes` of snapshots, and half of that for answers in
-// transit, whatever endpoints answer. Processor time: `most_time` to unpack and read all answers,
-// and WorkBudget::kLeastShare for each. An endpoint that exceeds its share counts as not answered.
-// kReservedBytes of memory stay reserved for each endpoint that has not answered yet.
+// transit, whatever endpoints answer. CPU time: at most `most_time` for unpacking and reading all
+// answers, plus kLeastShare for each. One answer may use a quarter of the remaining time, or
+// kLeastShare if that is more (WorkBudget). If it needs more, its endpoint counts as not answered.
 #ifndef EXPORTER_FLEET_JOB_LOOK_H_
 #define EXPORTER_FLEET_JOB_LOOK_H_
 
@@ -40,10 +40,10 @@
 
 namespace nccl_pulse {
 
-// Memory for the snapshots of all endpoints, of one endpoint, and reserved for each endpoint: 8
-// ranks with 3 communicators each take 112 KiB.
-inline constexpr uint64_t kMostMemoryBytes = uint64_t{384} << 20;
-inline constexpr uint64_t kMostEndpointBytes = uint64_t{48} << 20;
+inline constexpr uint64_t kMostMemoryBytes = uint64_t{384} << 20;   // snapshots of all endpoints
+inline constexpr uint64_t kMostEndpointBytes = uint64_t{48} << 20;  // snapshots of one endpoint
+// Reserved for the snapshots of each endpoint that has not answered yet: 8 ranks with 3
+// communicators each take 112 KiB.
 inline constexpr uint64_t kReservedBytes = uint64_t{128} << 10;
 // Answers older than this (header Age) are not used: their ranks would be blamed for calls that
 // they have made since.
@@ -67,7 +67,7 @@ struct JobLook {
   DiagnosisResult diagnosis;
   JobVerdict verdict;
   Health health;
-  std::size_t went_on = 0;  // communicators that hung in a poll, and progressed by the next
+  std::size_t went_on = 0;  // communicators that hung in one poll and had progressed at the next
   int looks = 0;            // number of polls
   double seconds = 0;       // duration of all polls
 

@@ -3,9 +3,9 @@
 // The program leads its own process group, which is killed at the time limit. RunProgram returns
 // when the program ends, even if a child of it still has the output open. A killed program that
 // does not end within a second (it hangs in a driver, or belongs to another user) is left behind.
-// The program's signal dispositions are a shell's, whatever this process ignores or blocks. If
-// the program cannot be started in time, because its file system does not answer, a separate thread
-// is left behind that waits for it.
+// The program starts with no signal blocked, and with default handling of SIGPIPE, SIGXFSZ and
+// SIGCHLD, whatever this process blocks or ignores. If it cannot be started in time, because its
+// file system does not answer, a separate thread is left behind that waits for it.
 //
 // Thread: any; blocks. Errors: a sentence for a person.
 #ifndef EXPORTER_FLEET_RUN_PROGRAM_H_
@@ -28,8 +28,8 @@ struct ProgramOutput {
 ProgramOutput RunProgram(const std::vector<std::string>& arguments,
                          std::chrono::milliseconds patience, std::string_view input = "");
 
-// Reaps ended processes that programs run by RunProgram have left behind. They are children of this
-// process if it is process 1 of a container.
+// Reaps orphans: ended processes that RunProgram's programs started, and that outlived them. They
+// are children of this process if it is process 1 of a container.
 void ReapOrphans();
 
 // Starts a program with `input` as its standard input, `output` as its standard output and error,

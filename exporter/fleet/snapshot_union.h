@@ -7,8 +7,8 @@
 // counts once: the report of the live process, or the newer report.
 //
 // Nodes with one host name (containers started with the same --hostname) are distinguished by their
-// endpoint: "trainer" becomes "trainer at 10.0.0.4:9410". Several nodes share a host name if a
-// communicator has more nodes than its ranks have different host names.
+// endpoint: "trainer" becomes "trainer at 10.0.0.4:9410". A host name belongs to several nodes if
+// several endpoints report it in a communicator with more nodes (NCCL's count) than host names.
 //
 // Thread: one.
 #ifndef EXPORTER_FLEET_SNAPSHOT_UNION_H_

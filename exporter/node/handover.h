@@ -108,17 +108,17 @@ struct Credentials {
   pid_t pid = 0;  // as seen here; 0: its PID namespace is not visible here
   uid_t user = static_cast<uid_t>(-1);
 };
-// Reads the peer's credentials. Also returns false if this process' user could be several
-// (IsOneUser).
+// Reads the peer's credentials. Returns false if the kernel refuses them, or if the peer seems to
+// be of this process' user, but that number stands for all unmapped users (IsOneUser).
 bool PeerCredentials(int connection, Credentials* credentials);
 // In a user namespace the kernel gives all unmapped users one number. Returns false for that
 // number. `overflow_uid` and `uid_map`: the contents of /proc/sys/kernel/overflowuid and
 // /proc/self/uid_map, "" if unknown.
 bool IsOneUser(uid_t user, std::string_view overflow_uid, std::string_view uid_map);
-// Returns the inode of a process' PID namespace, 0 for the system's own. `pid`: as seen here. Empty
-// if the process has ended or belongs to another user.
+// Returns the inode of a process' PID namespace; 0: the initial one. `pid`: as seen here. Empty if
+// the process has ended or belongs to another user.
 std::optional<uint32_t> PidNamespaceOf(pid_t pid);
-// Returns this process' PID namespace; 0: the system's own, or unknown.
+// Returns the inode of this process' PID namespace; 0: the initial one, or unknown.
 uint32_t OwnPidNamespace();
 
 // Sends a message. `memory`: a descriptor to pass, or -1. Returns false if the other side is gone

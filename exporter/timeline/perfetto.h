@@ -27,7 +27,7 @@ struct TraceEvent {
 
   std::string name;
   std::vector<std::pair<const char*, Value>> notes = {};  // arguments; their names are literals
-  std::vector<uint64_t> flows = {};  // ids, not 0: arrows join events with an id, in time order
+  std::vector<uint64_t> flows = {};  // ids, not 0; arrows join events of the same id, in time order
 };
 
 class PerfettoTrace {

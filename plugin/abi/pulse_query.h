@@ -1,7 +1,7 @@
 /* ncclPulseQuery_v1 tells a tuner plugin, from inside the job, how long calls of one kind (communicator,
  * operation and size class) took. This header is C.
  *
- * The library exports ncclPulseQuery_v1. NCCL loads libraries locally, so look it up:
+ * The library exports ncclPulseQuery_v1. NCCL loads plugins with RTLD_LOCAL, so look the function up:
  *
  *   void* pulse = dlopen("libnccl-profiler-pulse.so", RTLD_NOW | RTLD_NOLOAD);
  *   ncclPulseQuery_v1_t* query = pulse ? dlsym(pulse, "ncclPulseQuery_v1") : NULL;
@@ -33,10 +33,10 @@ typedef struct {
   uint64_t calls; /* number of timed calls */
   uint64_t mean_ns, p50_ns, p99_ns;
   int64_t updated_ns; /* when this answer was made */
-  /* One call that can be compared between ranks: the newest timed call that ended at least one full second of
-   * the wall clock before the second of updated_ns. Ranks time the same calls, so answers updated in the same
-   * second have the same call, unless the ranks' clocks or timing budgets differ: compare agreed_call before
-   * you compare durations. */
+  /* One call that can be compared between ranks: the newest timed call that ended before the second that
+   * precedes that of updated_ns (updated at 12:00:05.3: before 12:00:04). Ranks time the same calls, so answers
+   * updated in the same second have the same call, unless the ranks' clocks or timing budgets differ: compare
+   * agreed_call before you compare durations. */
   uint64_t agreed_call; /* number of the call among the communicator's calls of this kind, from 0 */
   uint64_t agreed_ns;   /* its duration; 0: there is no such call */
   int64_t agreed_end_ns;

@@ -1,5 +1,5 @@
-// Converts operations of API v4 and later to events. Their fields have the same names in every
-// version, at different offsets.
+// Converts operations of API v4 and later to events. The descriptors' fields have the same names in
+// every version, at different offsets.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V4_H_
 #define PLUGIN_ADAPTER_ADAPTER_V4_H_
 

@@ -22,8 +22,8 @@ namespace nccl_pulse {
 
 struct TrackedWork;
 
-// For each operation, a packed FirstMove: when its first network step moved data. Written only for
-// operations whose steps are watched.
+// For each operation, a packed FirstMove (operation_slot.h): when its first network step moved
+// data. Written only for operations whose steps are watched.
 using FirstMoves = Relaxed<uint64_t>[kOperationSlots];
 
 // All-zero memory is the initial state. The object is page-aligned.
@@ -35,8 +35,8 @@ struct CommunicatorParts {
   OperationRing ring;
   LaunchFollower launches;
   alignas(64) LastCalls last_calls;
-  // Each keeps the record from being recycled during a callback (metrics/visit.h): of the thread
-  // that calls, that launches, and that reports operations.
+  // For the callbacks of calls, launches and reported operations. Each keeps the record from being
+  // recycled while its callback runs (metrics/visit.h).
   Visit calling, launching, reporting;
   // NCCL's counter of finished work (work_follower.h); null: not followed. Never reset to null.
   Ordered<TrackedWork*> work;
@@ -48,7 +48,8 @@ struct CommunicatorParts {
   PeerCursor peer_cursor;
   UnreportedOperations unreported;
 };
-// Of these two, a launch that is not sampled touches their shared line and the timer's first line.
+// `ring` ends and `launches` begins on one cache line. Of these two objects, an unsampled launch
+// touches only that line and the first line of LaunchFollower's timer.
 static_assert(OperationRing::kBytesOnLastLine + LaunchFollower::kBytesOnFirstLine == 64);
 static_assert(offsetof(CommunicatorParts, launches) == sizeof(OperationRing));
 static_assert(offsetof(CommunicatorParts, call_kinds) ==

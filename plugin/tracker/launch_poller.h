@@ -26,10 +26,10 @@ class Standstill {
     uint64_t ended_ns = 0;
     uint64_t last_call = 0;
   };
-  // Takes a poll's `progress`, and returns the wait that it ended, if any. Forgets earlier polls if
-  // `record_generation` has changed: then the object is another communicator's. `last_call`: the
-  // communicator's last call, returned with the wait. `lives`: false if the communicator has ended,
-  // so its wait did not end with progress.
+  // Takes a poll's `progress`, and returns the wait that it ended, if any. If `record_generation`
+  // has changed, this Standstill now serves another communicator, and forgets earlier polls.
+  // `last_call`: the communicator's last call, returned with the wait. `lives`: false if the
+  // communicator has ended; then it returns no wait.
   Wait Look(uint32_t record_generation, const StreamTimer::Progress& progress, uint64_t now_ns,
             uint64_t last_call, bool lives);
 

@@ -23,7 +23,7 @@ enum class Rejection : int {
   kSilent,        // connected, but sent nothing in time
   kTooLarge,      // more measurements than a process may have on a shared page
   kPageFull,      // the page was full; largest process of the user with the most measurements
-  kForeignClaim,  // claims another user's process, or its communicators, which alone are left out
+  kForeignClaim,  // claims another user's process, or communicators (then only these are left out)
 };
 inline constexpr int kRejections = 12;
 inline constexpr std::array<const char*, kRejections> kRejectionNames = {

@@ -40,13 +40,13 @@ class RoundsOfProcesses {
   std::unordered_map<const ProcessSnapshot*, uint64_t> rounds_;
 };
 
-// Returns the number of calls that are numbered together with `kind`: of its operation and size
-// class; with kernel timing, of all sizes; for "Grouped", launches of several calls.
+// Returns how many calls share the call numbers of `kind`: the calls of its operation and size
+// class, or of all sizes with kernel timing. For "Grouped": the launches of several calls.
 uint64_t CallsOfKind(const CommunicatorSnapshot& communicator, const TimedCallSnapshot& kind);
 
-// True if a candidate's `share` of the occasions is too large for chance: if on each occasion each
-// candidate has the probability `chance`, any of them reaches this share with a probability below 1
-// in 100,000. Uses Chernoff's bound, which is conservative.
+// True if a rank or host was last at too large a `share` of `occasions` rounds for chance. If each
+// of the `candidates` were last with probability `chance`, the probability that any of them reaches
+// this share would be below 1 in 100,000 (Chernoff's bound, conservative).
 bool IsBeyondChance(double share, double chance, double occasions, double candidates);
 
 // Returns the share of its time that a rank spends in calls for which `is_counted` is true, on one

@@ -21,9 +21,9 @@ double HistogramQuantile(const HistogramSnapshot& histogram, double quantile);
 nlohmann::ordered_json LatencyJson(LatencyKind kind, const HistogramSnapshot& histogram,
                                    uint64_t bus_bytes);
 
-// Returns the non-empty buckets as [upper bound in seconds, count]. Four buckets, each 19 % wide
-// and two cells of the histogram, double the bound. Bounds are rounded to four digits; the bound of
-// the last bucket, for longer durations, is null. At most 122 buckets.
+// Returns the non-empty buckets as [upper bound in seconds, count]. Each merges two cells of the
+// histogram. Its upper bound is 19 % above the previous one, so four buckets double it. Bounds are
+// rounded to four digits; the last bucket's, for longer durations, is null. At most 122 buckets.
 nlohmann::ordered_json BucketsJson(const HistogramSnapshot& histogram);
 
 // Returns a communicator's operations by name and size, summed over `ranks`: calls, bytes, and each

@@ -65,10 +65,7 @@ TEST(WorkAttackTest, AKernelThatDoesNotCountIsNotInFlightForEver) {
         ReportSymmetric(gpu, comm, call.handle);
         comm.StopGroup(group);
         EXPECT_EQ(gpu.Calls("cuEventRecord"), records);
-        for (int i = 0; i < 5; ++i) {
-          AdvanceClock(kSecond);
-          job.See();
-        }
+        job.SeeFor(5);
         EXPECT_EQ(comm.Read().oldest_inflight_realtime_ns, 0);
         EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUntold);
         job.ExpectRefuted(WorkRefutal::kUncounted);

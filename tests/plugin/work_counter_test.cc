@@ -294,20 +294,26 @@ TEST_WITH_JOB(WorkCounterTest, ProvenByReplaysAlone) {
   EXPECT_EQ(job.work().operations, 201u);
 }
 
+// Rounds of `replays`, each beside an eager call in flight; at most 100.
+int RoundsToProve(FakeCuda& gpu, Job& job, int replays) {
+  int rounds = 0;
+  for (; rounds < 100 && job.work().state != WorkState::kProven; ++rounds) {
+    for (int k = 0; k < replays; ++k) job.block().Finish();
+    job.comm().Run(FakeCuda::kForever);
+    job.See();
+    gpu.Release(job.comm().stream());
+    job.block().Finish();
+  }
+  return rounds;
+}
+
 // An engine that replays without a pause has eager work in flight whenever somebody looks.
 TEST(WorkCounterTest, ProvenBesideEagerCallsThatAreAlwaysInFlight) {
   for (const bool is_warm : {false, true}) {
     RunJob([&](FakeCuda& gpu, Job& job) {
       if (is_warm) job.Run();
       job.Capture();
-      int rounds = 0;
-      for (; rounds < 30 && job.work().state != WorkState::kProven; ++rounds) {
-        for (int k = 0; k < 50; ++k) job.block().Finish();
-        job.comm().Run(FakeCuda::kForever);
-        job.See();
-        gpu.Release(job.comm().stream());
-        job.block().Finish();
-      }
+      const int rounds = RoundsToProve(gpu, job, 50);
       EXPECT_EQ(job.work().state, WorkState::kProven);
       EXPECT_LE(rounds, 12);
       job.See();
@@ -327,14 +333,7 @@ TEST(WorkCounterTest, EachOperationOfALaunchCountsOnce) {
         job.block().Finish(2, static_cast<int64_t>(calls));
       }
       job.Capture();
-      int rounds = 0;
-      for (; rounds < 100 && job.work().state != WorkState::kProven; ++rounds) {
-        for (int k = 0; k < 20; ++k) job.block().Finish();
-        job.comm().Run(FakeCuda::kForever);
-        job.See();
-        gpu.Release(job.comm().stream());
-        job.block().Finish();
-      }
+      const int rounds = RoundsToProve(gpu, job, 20);
       EXPECT_LE(rounds, 24);
     });
   }
@@ -747,10 +746,7 @@ TEST(CountedLaunchesTest, AHangThatTheCounterDoesNotTellIsInFlight) {
           ProveInAHurry(job);
           ASSERT_TRUE(Hurry(gpu, job)) << each.what;
           each.hang(gpu, job);
-          for (int i = 0; i < 4; ++i) {
-            AdvanceClock(kSecond);
-            job.See();
-          }
+          job.SeeFor(4);
           const CommunicatorSnapshot comm = job.comm().Read();
           EXPECT_LT(comm.launches_completed, comm.launches) << each.what;
           EXPECT_NE(comm.oldest_inflight_realtime_ns, 0) << each.what;
@@ -784,10 +780,7 @@ TEST(CountedLaunchesTest, WhatStopsTheCounterCompletesNothing) {
       ASSERT_EQ(gpu.Calls("cuEventRecord"), records) << what;
       const uint64_t before = job.comm().Read().launches - 1;
       stop(gpu, job);
-      for (int i = 0; i < 4; ++i) {
-        AdvanceClock(kSecond);
-        job.See();
-      }
+      job.SeeFor(4);
       CommunicatorSnapshot comm = job.comm().Read();
       EXPECT_LE(comm.launches_completed, before) << what;
       EXPECT_EQ(comm.oldest_launch, OldestLaunch::kUntold) << what;
@@ -859,10 +852,7 @@ TEST_WITH_JOB(CountedLaunchesTest, TheCounterIsLost) {
   ProveInAHurry(job);
   gpu.HoldCopies(true);
   ASSERT_TRUE(Hurry(gpu, job));
-  for (int i = 0; i < 5; ++i) {
-    AdvanceClock(kSecond);
-    job.See();
-  }
+  job.SeeFor(5);
   EXPECT_EQ(job.work().state, WorkState::kStuck);
   EXPECT_LT(job.comm().Read().launches_completed, job.comm().Read().launches);
   EXPECT_EQ(job.comm().Read().oldest_launch, OldestLaunch::kUntold);
@@ -901,10 +891,7 @@ TEST_WITH_JOB(CountedLaunchesTest, TheDriverHoldsALaunchAndTheCounterIsLost) {
   void* group = job.comm().StartGroup();
   job.comm().MakeCall(group, "AllReduce", 4096);
   job.comm().StartLaunch(group);
-  for (int i = 0; i < 5; ++i) {
-    AdvanceClock(kSecond);
-    job.See();
-  }
+  job.SeeFor(5);
   const CommunicatorSnapshot comm = job.comm().Read();
   EXPECT_EQ(comm.unreported_calls, 1u);
   EXPECT_TRUE(comm.are_unreported_in_group);
@@ -927,10 +914,7 @@ TEST_WITH_JOB(CountedLaunchesTest, AnOperationIsReportedBeforeItsLaunch) {
     job.comm().StopGroup(group);
     job.block().Finish();
   }
-  for (int i = 0; i < 5; ++i) {
-    AdvanceClock(kSecond);
-    job.See();
-  }
+  job.SeeFor(5);
   // The counter tells whether the last one's operation has ended, but not whether that is the last.
   EXPECT_EQ(job.comm().Read().oldest_inflight_realtime_ns, 0);
   EXPECT_EQ(job.work().state, WorkState::kProven);

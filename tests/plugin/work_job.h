@@ -124,6 +124,12 @@ class Job {
       WaitForReading();
     }
   }
+  void SeeFor(int seconds) {
+    for (int i = 0; i < seconds; ++i) {
+      AdvanceClock(kSecond);
+      See();
+    }
+  }
   void Prove() {
     for (int i = 0; i < 3; ++i) Run();
     EXPECT_EQ(work().state, WorkState::kProven) << WorkRefutalName(work().refutal);

@@ -51,7 +51,7 @@ it. What is in it: docs/debug-a-hang.md.
 // On failure returns false and sets `error`.
 bool FindEndpoints(const JobFilter& filter, FleetQuestion* question, std::string* error) {
   if (!AddFromDirectories(filter, question, error)) return false;
-  return OrThoseOfThisHost(question, error);
+  return DefaultToThisHost(question, error);
 }
 
 // Returns the kind of missing data in a line, for counting: "nccl_log.txt" for

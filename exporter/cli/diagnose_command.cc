@@ -79,7 +79,7 @@ bool IsAnyNamed() {
 int FindEndpoints(Question* question, std::string* error) {
   FleetQuestion& fleet = question->fleet;
   if (!AddFromDirectories(question->options.filter, &fleet, error)) return kUnreachable;
-  if (!IsAnyNamed()) return OrThoseOfThisHost(&fleet, error) ? 0 : kUsageError;
+  if (!IsAnyNamed()) return DefaultToThisHost(&fleet, error) ? 0 : kUsageError;
   KeepDifferent(&fleet.endpoints);
   return HasAuthorities(fleet, error) ? 0 : kUsageError;
 }

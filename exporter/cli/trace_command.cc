@@ -74,7 +74,7 @@ int Watch(int every, std::FILE* said, Observation* seen) {
   if (!ReadFleetFlags(&question, &error)) return Fail(kUsageError, error);
   if (!ReadFilter(&filter, &error)) return Fail(kUsageError, error);
   if (!AddFromDirectories(filter, &question, &error)) return Fail(kUnreachable, error);
-  if (!OrThoseOfThisHost(&question, &error)) return Fail(kUsageError, error);
+  if (!DefaultToThisHost(&question, &error)) return Fail(kUsageError, error);
   JobLookOptions options;
   options.client = question.client;
   options.client.stop = StopOnSignal();

@@ -39,7 +39,7 @@ struct Hang {
   Situation situation{};  // a fact that changes the sentence (verdict.h)
   // For kBeingMade: the suspects are missing from the new communicator, and were identified by an
   // existing one with the same ranks. This is that communicator's index in the result.
-  std::optional<std::size_t> absent_in;
+  std::optional<std::size_t> suspects_seen_in;
   std::vector<int32_t> suspects;  // ranks, in order; empty if none can be named
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // one or two sentences for a person

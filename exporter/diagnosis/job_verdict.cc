@@ -116,7 +116,7 @@ class JobJudge {
       return named;
     }
     for (const int32_t number : hang.suspects) {
-      named.push_back(Find(hang.absent_in.value_or(view), number));
+      named.push_back(Find(hang.suspects_seen_in.value_or(view), number));
       named.back().comm_id = views_[view].comm_id;
     }
     return named;

@@ -52,7 +52,7 @@ PageCache::Answer PageCache::Get(std::size_t kind, const std::string& argument, 
   const bool is_fresh = (gzip && page.packed != nullptr && IsFresh(page.packed_made, now)) ||
                         (page.body != nullptr && IsFresh(page.made, now));
   if (!is_fresh) {
-    CpuBudget* const budget = WhoPays(kind, now);
+    CpuBudget* const budget = BudgetFor(kind, now);
     if (budget != nullptr && !Make(key, &page, budget)) {
       // Drops the entry, so that a page that appears later is not answered with 404.
       pages_.erase(key);
@@ -111,7 +111,7 @@ PageCache::Answer PageCache::Plain(const Cached& page, Time now) const {
 }
 
 // Returns the budget to charge for a new page; null if all are spent.
-CpuBudget* PageCache::WhoPays(std::size_t kind, Time now) {
+CpuBudget* PageCache::BudgetFor(std::size_t kind, Time now) {
   CpuBudget& budget = purses_[kind].budget;
   if (budget.Allows(now)) return &budget;
   if (shared_budget_.Allows(now)) return &shared_budget_;

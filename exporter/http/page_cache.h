@@ -106,7 +106,7 @@ class PageCache {
   static constexpr std::size_t kMostArguments = 4;
 
   bool IsFresh(Time made, Time now) const { return now - made < kPageLifetime; }
-  CpuBudget* WhoPays(std::size_t kind, Time now);
+  CpuBudget* BudgetFor(std::size_t kind, Time now);
   void ForgetOthers(const Key& key, Time now);
   bool Make(const Key& key, Cached* page, CpuBudget* budget);
   void Pack(std::size_t kind, Cached* page);

@@ -105,7 +105,7 @@ class Maker {
       }
       Motion motion = MotionOf(before, communicator);
       if (!seen_.before.is_any && !communicator.is_creating) {
-        motion = Motion::kStood;
+        motion = Motion::kAtRest;
         for (RasRank& rank : added.ranks) rank.counts = {};
       }
       Add(std::move(added), motion, true);
@@ -142,7 +142,7 @@ class Maker {
         group->is_unequal |= group->IsWaiting(i);
         group->is_computing_ahead |= is_ahead && group->facts[i]->gpu_use == GpuUse::kMixed;
       }
-      if (group->motion != Motion::kStood || first.empty()) continue;
+      if (group->motion != Motion::kAtRest || first.empty()) continue;
       ahead.merge(first);
       behind.merge(last);
       for (std::size_t i = 0; i < ranks.size() && group->is_unequal && is_any_behind; ++i) {
@@ -306,7 +306,7 @@ class Maker {
         rank.pid = process->pid;
       }
       communicator.size = static_cast<int32_t>(communicator.ranks.size());
-      Add(communicator, Motion::kStood, false);
+      Add(communicator, Motion::kAtRest, false);
       for (const HostProcess& each : seen_.unloaded) {
         const bool is_alike = each.is_task_rank == processes.front()->is_task_rank;
         if (is_alike && key_of(each) == key) groups_.back().unloaded.push_back(&each);
@@ -334,7 +334,7 @@ class Maker {
     for (const Group* group : groups) {
       const bool has_moved = group->motion == Motion::kMoved;
       job.moved += has_moved ? 1 : 0;
-      job.unclear += !has_moved && group->motion != Motion::kStood ? 1 : 0;
+      job.unclear += !has_moved && group->motion != Motion::kAtRest ? 1 : 0;
       job.unused += group->is_unused && group->communicator.size > 1 ? 1 : 0;
       job.has_counts |= group->has_counts;
       job.unloaded.insert(job.unloaded.end(), group->unloaded.begin(), group->unloaded.end());
@@ -421,7 +421,7 @@ class Maker {
     made.launches_completed = made.launches;
     made.last_completion_realtime_ns = made.last_launch_realtime_ns = LongAgo();
     if (group.motion == Motion::kMoved || rank.is_missing || rank.has_left) return made;
-    if (group.motion == Motion::kStood && group.is_unequal) {
+    if (group.motion == Motion::kAtRest && group.is_unequal) {
       if (group.IsWaiting(at)) {
         made.launches_completed = std::min(Total(group.least), made.launches - 1);
         made.oldest_inflight_realtime_ns = seen_.since_ns;
@@ -433,7 +433,7 @@ class Maker {
                        (facts.gpu_use == GpuUse::kBusy
                             ? group.is_held_up || group.HasIdleFew()
                             : is_unclear && group.is_held_up && group.uses[GpuUse::kIdle] == 0);
-    if (group.motion == Motion::kStood && waits) {
+    if (group.motion == Motion::kAtRest && waits) {
       // A call that this rank has launched and the idle ranks have not.
       made.calls.push_back({kUnknownCollective, -1, "", false, 1, 0});
       made.last_call_op = kUnknownCollective;
@@ -441,7 +441,7 @@ class Maker {
       made.oldest_inflight_realtime_ns = seen_.since_ns;
       return made;
     }
-    made.has_heartbeat = group.motion == Motion::kStood && facts.gpu_use == GpuUse::kIdle;
+    made.has_heartbeat = group.motion == Motion::kAtRest && facts.gpu_use == GpuUse::kIdle;
     return made;
   }
 
@@ -468,7 +468,7 @@ Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after) {
       if (rank.counts[op] < was->counts[op]) return Motion::kBack;
     }
     if (motion != Motion::kMoved) {
-      motion = rank.counts == was->counts ? Motion::kStood : Motion::kMoved;
+      motion = rank.counts == was->counts ? Motion::kAtRest : Motion::kMoved;
     }
   }
   return motion;

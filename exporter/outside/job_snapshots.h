@@ -67,9 +67,9 @@ struct Observation {
   std::string hostname;
 };
 
-// How a communicator's counts changed between two answers. kUnclear: no counts to compare. kStood:
+// How a communicator's counts changed between two answers. kUnclear: no counts to compare. kAtRest:
 // not at all. kMoved: some grew. kBack: a count decreased, so one of the answers was wrong.
-enum class Motion { kUnclear, kStood, kMoved, kBack };
+enum class Motion { kUnclear, kAtRest, kMoved, kBack };
 Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after);
 
 // State of a rank's process, by /proc of its own host, else by RAS.

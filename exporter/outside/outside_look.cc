@@ -223,9 +223,9 @@ class OutsideLook::Impl {
     look.set = std::move(job.set);
     look.diagnosis = Diagnosis(options_.hang_after).Update(look.set, seen_.now_ns);
     look.verdict = JudgeJob(look.set, look.diagnosis, seen_.now_ns);
-    const int64_t stood_ns = seen_.now_ns - seen_.before_ns;
+    const int64_t between_ns = seen_.now_ns - seen_.before_ns;
     NameUnseen(job, &look);
-    for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
+    for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, between_ns);
     look.health.communicators = job.communicators.size();
     look.health.ranks = job.processes.size();
     // A job whose GPUs are idle isn't OK: while a communicator is created, a rank waits inside NCCL,
@@ -234,7 +234,7 @@ class OutsideLook::Impl {
     look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
                          : is_ok                     ? HealthStatus::kOk
                                                      : HealthStatus::kIncomplete;
-    look.health.summary = SummaryWords(job, stood_ns);
+    look.health.summary = SummaryWords(job, between_ns);
     const std::string version = job.has_counts ? seen_.after.nccl_version : "";
     look.outside = SourceWords(job, version, !seen_.gpus.empty());
     look.health.notes = NoteWords(job, look.verdict);

@@ -238,9 +238,9 @@ std::string Grouped(uint64_t number) {
   return digits;
 }
 
-std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
+std::string RootWords(const JobRoot& root, const Job& job, int64_t between_ns) {
   const std::string tail =
-      absl::StrCat(", and nothing has moved for ", DurationWords(stood_ns), ".");
+      absl::StrCat(", and nothing has moved for ", DurationWords(between_ns), ".");
   const bool is_known = !root.ranks.empty();
   std::vector<Named> named, ahead;
   std::vector<std::string> names;
@@ -291,8 +291,8 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
                           : "");
 }
 
-std::string SummaryWords(const Job& job, int64_t stood_ns) {
-  const std::string time = DurationWords(stood_ns);
+std::string SummaryWords(const Job& job, int64_t between_ns) {
+  const std::string time = DurationWords(between_ns);
   if (job.moved != 0) {
     return absl::StrCat(Capital(JobWords(job)), " launches collectives: ", job.moved, " of ",
                         job.communicators.size(), " communicators moved within ", time, ".",

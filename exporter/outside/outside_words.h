@@ -16,11 +16,11 @@
 namespace nccl_pulse::outside {
 
 // Returns sentences on a root's ranks (those named as the cause, else those that may be at fault):
-// which they are, why, and what their GPUs do. `stood_ns`: time between RAS' two answers.
-std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns);
+// which they are, why, and what their GPUs do. `between_ns`: time between RAS' two answers.
+std::string RootWords(const JobRoot& root, const Job& job, int64_t between_ns);
 
 // Returns sentences for a job in which no rank is named.
-std::string SummaryWords(const Job& job, int64_t stood_ns);
+std::string SummaryWords(const Job& job, int64_t between_ns);
 
 // Returns the facts that `verdict` does not use, a sentence each: ranks that are stopped, gone or
 // silent, report an error, left a communicator before others, or have launched fewer collectives.

@@ -25,7 +25,7 @@ void LimitTo(std::size_t most, Uncaptured::Times* times) {
 }
 
 std::string ReasonOf(const JobSlow& slow) {
-  const WatchedRank& who = slow.who;
+  const WatchedRank& who = slow.suspect;
   const std::string host = absl::StrCat("host ", who.hostname);
   if (who.pid.empty()) return absl::StrCat(host, " lags");
   if (who.global_rank.empty()) return absl::StrCat("pid ", who.pid, " on ", host, " lags");
@@ -44,7 +44,8 @@ void Uncaptured::See(const WatchState& state) {
       const auto last = hangs_.find(key);
       if (last == hangs_.end() || SinceOf(job) > last->second) {
         for (const JobHang& each : job.findings.hangs) {
-          fresh_.push_back({key, true, now, absl::StrCat("hang of communicator ", each.who.comm)});
+          fresh_.push_back(
+              {key, true, now, absl::StrCat("hang of communicator ", each.suspect.comm)});
         }
       }
     }

@@ -36,14 +36,14 @@ std::optional<EndpointSummary> ParseSummary(std::string_view text) {
   const double time_s = Number(json, "time");
   summary.health = TextAt(json, "health");
   for (const Json* each : Objects(json, "stands")) {
-    summary.stands.push_back(
+    summary.stalls.push_back(
         {time_s - Number(*each, "since"), Number(*each, "hang_after"), At(*each, "usual") == true});
     // The communicator may have been left out of the other list.
     constexpr std::size_t kDigits = 16;
     const std::string id = TextAt(*each, "communicator");
     if (id.size() == kDigits) summary.communicators.push_back(id.substr(kDigits / 2));
   }
-  summary.is_somebody_late = !Objects(json, "late").empty();
+  summary.has_late_rank = !Objects(json, "late").empty();
   for (const Json* each : Objects(json, "jobs")) {
     const double processes = std::clamp(Number(*each, "processes"), 0.0, 1e6);
     summary.jobs.push_back(

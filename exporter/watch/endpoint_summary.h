@@ -19,15 +19,15 @@ struct EndpointSummary {
     int64_t processes = 0;
   };
   // A communicator that makes no progress.
-  struct Standing {
+  struct Stall {
     double seconds = 0;       // time without progress when the summary was made
     double hang_after_s = 0;  // the endpoint's threshold of a hang, for this job
     bool is_usual = false;    // a wait about as long ended before
   };
 
   std::string health;  // HealthStatusName (exporter/diagnosis/health.h)
-  std::vector<Standing> stands;
-  bool is_somebody_late = false;  // a rank makes others wait
+  std::vector<Stall> stalls;
+  bool has_late_rank = false;  // a rank makes others wait
   std::vector<Job> jobs;
   // Stalled communicators, and those with ranks at other endpoints: the last 8 digits of their ids.
   std::vector<std::string> communicators;

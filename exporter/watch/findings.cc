@@ -106,14 +106,14 @@ class Finder {
     hang.text = RootText(look_, root);
     hang.named = root.ranks.size();
     if (!root.ranks.empty()) {
-      hang.who = RankOf(root.ranks.front());
+      hang.suspect = RankOf(root.ranks.front());
     } else if (!root.communicators.empty()) {
-      hang.who.comm = CommunicatorText(root.communicators.front());
+      hang.suspect.comm = CommunicatorText(root.communicators.front());
     }
     hang.since_s = SecondsToMillisecond(root.since_realtime_ns);
     hang.lasted_s = SecondsToMillisecond(ElapsedNs(look_.now_realtime_ns, root.since_realtime_ns));
     ForEachProcessOf(root, [&](const ProcessSnapshot& process) {
-      if (hang.who.pid.empty()) SetLabels(process, &hang.who);
+      if (hang.suspect.pid.empty()) SetLabels(process, &hang.suspect);
       hang.job_start_s =
           std::max(hang.job_start_s, SecondsToMillisecond(process.start_realtime_ns));
     });
@@ -122,11 +122,11 @@ class Finder {
 
   JobSlow SlowOf(const JobStraggler& straggler) const {
     JobSlow slow;
-    slow.who = RankOf(straggler.ranks.front());
+    slow.suspect = RankOf(straggler.ranks.front());
     // The communicator and rank vary from poll to poll, so they are left out.
-    slow.who.comm = slow.who.rank = "";
+    slow.suspect.comm = slow.suspect.rank = "";
     if (straggler.is_whole_host) {
-      slow.who.global_rank = slow.who.pid = slow.who.gpu = slow.who.uuid = "";
+      slow.suspect.global_rank = slow.suspect.pid = slow.suspect.gpu = slow.suspect.uuid = "";
     }
     slow.seconds_per_second = straggler.seconds_per_second;
     slow.first_step = FirstStep(straggler);

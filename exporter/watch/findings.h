@@ -42,7 +42,7 @@ struct HangReport {
 
 // A hang of a job.
 struct JobHang {
-  WatchedRank who;        // first suspect; without suspects only the communicator
+  WatchedRank suspect;    // first suspect; without suspects only the communicator
   std::size_t named = 0;  // number of suspects
   // Kind of hang (HangVerdictName), NCCL operation, and advice on what to do first.
   std::string verdict, op, first_step;
@@ -55,7 +55,7 @@ struct JobHang {
 
 // A straggler of a job.
 struct JobSlow {
-  WatchedRank who;                // without `comm` and `rank`; for a whole host only the host
+  WatchedRank suspect;            // without `comm` and `rank`; for a whole host no process
   double seconds_per_second = 0;  // time that other ranks wait for it, per second
   std::string first_step;         // advice on what to do first
 };

@@ -59,7 +59,7 @@ std::string PercentEncoded(const std::string& text) {
 
 std::string ReportQuery(const WatchedJob& job, const JobHang& hang) {
   return job.job_id.empty() || job.job_id == "none"
-             ? absl::StrCat("?comm=", hang.who.comm)
+             ? absl::StrCat("?comm=", hang.suspect.comm)
              : absl::StrCat("?job_id=", PercentEncoded(job.job_id));
 }
 

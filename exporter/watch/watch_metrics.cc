@@ -77,7 +77,7 @@ void AddHangs(const WatchState& state, const std::string& external_url, Gauges* 
   for (const WatchedJob& job : state.jobs) {
     for (const JobHang& hang : job.findings.hangs) {
       Labels labels = JobLabels(job);
-      Append(hang.who, &labels);
+      Append(hang.suspect, &labels);
       labels.emplace_back("verdict", hang.verdict);
       labels.emplace_back("op", hang.op);
       gauges->Add(labels, hang.since_s);
@@ -89,8 +89,8 @@ void AddHangs(const WatchState& state, const std::string& external_url, Gauges* 
   for (const WatchedJob& job : state.jobs) {
     for (const JobHang& hang : job.findings.hangs) {
       Labels labels = JobLabels(job);
-      labels.emplace_back("comm", hang.who.comm);
-      labels.emplace_back("rank", hang.who.rank);
+      labels.emplace_back("comm", hang.suspect.comm);
+      labels.emplace_back("rank", hang.suspect.rank);
       labels.emplace_back("text", hang.text + Silence(job.findings));
       labels.emplace_back("first_step", hang.first_step);
       if (!external_url.empty()) {
@@ -125,7 +125,7 @@ void AddStragglers(const WatchState& state, Gauges* gauges) {
   for (const WatchedJob& job : state.jobs) {
     for (const JobSlow& slow : job.findings.stragglers) {
       Labels labels = JobLabels(job);
-      Append(slow.who, &labels);
+      Append(slow.suspect, &labels);
       labels.emplace_back("first_step", slow.first_step);
       gauges->Add(labels, slow.seconds_per_second);
     }

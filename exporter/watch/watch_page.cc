@@ -93,8 +93,8 @@ std::string Verdict(const WatchedJob& job, const std::string& own_url) {
     absl::StrAppend(&html, "<br>",
                     NodeLink(who.endpoint, own_url, absl::StrCat("page of ", who.hostname)));
   };
-  for (const JobHang& each : findings.hangs) link(each.who);
-  for (const JobSlow& each : findings.stragglers) link(each.who);
+  for (const JobHang& each : findings.hangs) link(each.suspect);
+  for (const JobSlow& each : findings.stragglers) link(each.suspect);
   if (!findings.text.empty() && findings.state <= JobState::kIncomplete) {
     absl::StrAppend(&html, "<details><summary>details</summary><pre>", Html(findings.text),
                     "</pre></details>");

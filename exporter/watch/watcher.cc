@@ -63,8 +63,8 @@ void Merge(JobFindings more, JobFindings* all) {
 
 }  // namespace
 
-bool Watcher::HasStood(const Looked& looked) {
-  return std::any_of(looked.findings.begin(), looked.findings.end(),
+bool Watcher::FoundStall(const PollState& polls) {
+  return std::any_of(polls.findings.begin(), polls.findings.end(),
                      [](const auto& each) { return each.second.state <= JobState::kWait; });
 }
 
@@ -133,7 +133,7 @@ Watcher::Time Watcher::SilentSince(const Group& group) const {
   Time since{};
   for (const std::size_t each : group) {
     const Endpoint& endpoint = endpoints_[each];
-    if (endpoint.problem.empty() || endpoint.summary.stands.empty()) continue;
+    if (endpoint.problem.empty() || endpoint.summary.stalls.empty()) continue;
     since = std::max(since, endpoint.heard_at);
   }
   return since;
@@ -178,12 +178,12 @@ Watcher::Row Watcher::RowOf(const std::string& job_id, const std::string& worklo
 
 // Returns the group's stalls that have reached their threshold. Lowers next_due_ to the time at
 // which the next stall will reach its own.
-Watcher::Standing Watcher::StandingOf(const Group& group, Time now) {
-  Standing standing;
+Watcher::StallTimes Watcher::StallTimesOf(const Group& group, Time now) {
+  StallTimes stalls;
   for (const std::size_t index : group) {
     const Endpoint& endpoint = endpoints_[index];
     if (!IsBelieved(endpoint, now)) continue;
-    for (const EndpointSummary::Standing& each : endpoint.summary.stands) {
+    for (const EndpointSummary::Stall& each : endpoint.summary.stalls) {
       const double hang_after_s = options_.look.hang_after
                                       ? duration<double>(*options_.look.hang_after).count()
                                       : each.hang_after_s;
@@ -192,21 +192,20 @@ Watcher::Standing Watcher::StandingOf(const Group& group, Time now) {
       if (at > now) {
         next_due_ = std::min(next_due_, at);
       } else {
-        standing.oldest = std::min(standing.oldest, at);
-        standing.newest = std::max(standing.newest, at);
+        stalls.oldest = std::min(stalls.oldest, at);
+        stalls.newest = std::max(stalls.newest, at);
       }
     }
   }
-  return standing;
+  return stalls;
 }
 
-bool Watcher::IsSomebodyLate(const Group& group) const {
-  return std::any_of(group.begin(), group.end(), [this](std::size_t each) {
-    return endpoints_[each].summary.is_somebody_late;
-  });
+bool Watcher::HasLateRank(const Group& group) const {
+  return std::any_of(group.begin(), group.end(),
+                     [this](std::size_t each) { return endpoints_[each].summary.has_late_rank; });
 }
 
-bool Watcher::HasHealthChanged(const Group& group, const Looked& last) const {
+bool Watcher::HasHealthChanged(const Group& group, const PollState& last) const {
   const auto was = [&last](JobState state) {
     return std::any_of(last.findings.begin(), last.findings.end(),
                        [state](const auto& each) { return each.second.state == state; });
@@ -222,25 +221,25 @@ bool Watcher::HasHealthChanged(const Group& group, const Looked& last) const {
 }
 
 void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
-  std::map<std::string, Looked> looked;
-  std::vector<std::pair<const Group*, Looked*>> due;
-  std::pair<const Group*, Looked*> for_stragglers{};
+  std::map<std::string, PollState> polls;
+  std::vector<std::pair<const Group*, PollState*>> due;
+  std::pair<const Group*, PollState*> for_stragglers{};
   Time::duration most_overdue{0};
   next_due_ = Time::max();
   for (const Group& group : groups) {
     const std::string key = KeyOf(group);
-    Looked& last = looked[key];
-    if (const auto found = looked_.find(key); found != looked_.end()) {
+    PollState& last = polls[key];
+    if (const auto found = polls_.find(key); found != polls_.end()) {
       last = std::move(found->second);
     }
-    const Standing standing = StandingOf(group, now);
-    if (standing.any()) {
+    const StallTimes stalls = StallTimesOf(group, now);
+    if (stalls.any()) {
       const Time::duration again =
-          std::clamp<Time::duration>((now - standing.oldest) / 10, kLookAgain, kLookAgainAtMost);
-      if (last.at < standing.newest || now - last.at >= again) due.emplace_back(&group, &last);
+          std::clamp<Time::duration>((now - stalls.oldest) / 10, kLookAgain, kLookAgainAtMost);
+      if (last.at < stalls.newest || now - last.at >= again) due.emplace_back(&group, &last);
       continue;
     }
-    if (HasStood(last)) {
+    if (FoundStall(last)) {
       if (const Time since = SilentSince(group); since != Time()) {
         const double silent_s = duration<double>(now - since).count();
         for (auto& [row, findings] : last.findings) {
@@ -248,10 +247,10 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
         }
         continue;
       }
-      last = Looked();  // the job makes progress again
+      last = PollState();  // the job makes progress again
     }
     const Time::duration every = HasHealthChanged(group, last) ? kLookAgain
-                                 : IsSomebodyLate(group)       ? kStragglersAgain
+                                 : HasLateRank(group)          ? kStragglersAgain
                                                                : kStragglersEvery;
     const Time::duration overdue = now - last.stragglers_at - every;
     if (overdue >= most_overdue) {
@@ -266,10 +265,10 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
     Look(*for_stragglers.first, /*is_for_stragglers=*/true, MostBytes(endpoints_.size()),
          for_stragglers.second);
   }
-  looked_ = std::move(looked);
+  polls_ = std::move(polls);
 }
 
-void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& due, Time now) {
+void Watcher::LookForHangs(const std::vector<std::pair<const Group*, PollState*>>& due, Time now) {
   for (std::size_t begin = 0; begin < due.size(); begin += kLooksAtOnce) {
     const std::size_t together = std::min(due.size() - begin, kLooksAtOnce);
     std::vector<std::future<void>> looks;
@@ -285,20 +284,20 @@ void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& 
   for (const auto& [group, last] : due) {
     // A rank may have reached the threshold while another rank of the job moved a moment ago, which
     // is no hang yet. Such a job is polled again soon.
-    const bool is_found = HasStood(*last);
+    const bool is_found = FoundStall(*last);
     last->at = is_found || last->is_retry ? now : now - kLookAgain + kLookAgainSoon;
     last->is_retry = !is_found;
   }
 }
 
 void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_bytes,
-                   Looked* looked) const {
+                   PollState* polls) const {
   JobLookOptions options = options_.look;
   options.client = client_;
   options.most_looks = is_for_stragglers ? kLooksForOneStraggler : 1;
   options.most_bytes = most_bytes;
   options.most_time = kMostLookTime;
-  options.memory = &looked->memory;
+  options.memory = &polls->memory;
   std::vector<Address> asked;
   std::vector<std::size_t> silent;
   for (const std::size_t each : group) {
@@ -338,7 +337,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
   }
   const Time now = options_.clock();
   for (auto& [row, found] : findings) found.looked_at = now;
-  for (auto& [row, last] : looked->findings) {
+  for (auto& [row, last] : polls->findings) {
     if (now - last.looked_at >= 2 * kBelieved) continue;
     const auto found = findings.find(row);
     if (found != findings.end()) {
@@ -348,7 +347,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
     }
     findings[row] = std::move(last);
   }
-  looked->findings = std::move(findings);
+  polls->findings = std::move(findings);
 }
 
 JobLook Watcher::Ask(const JobFilter& filter) const {
@@ -385,14 +384,14 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
         if (!endpoints_[index].problem.empty()) ++row.silent;
       }
     }
-    for (const auto& [row, findings] : looked_[KeyOf(group)].findings) {
+    for (const auto& [row, findings] : polls_[KeyOf(group)].findings) {
       WatchedJob& job = rows[row];
       job.findings = findings;
       if (!job.endpoints.empty()) continue;
       // Summaries don't list jobs without the plugin.
       for (const std::size_t each : group) job.endpoints.push_back(UrlOf(endpoints_[each].address));
     }
-    for (const auto& [row, findings] : looked_[KeyOf(group)].findings) {
+    for (const auto& [row, findings] : polls_[KeyOf(group)].findings) {
       for (const JobName& name : findings.names) {
         const auto other = rows.find(RowOf(name.job_id, name.workload, group));
         if (other == rows.end() || !(row < other->first)) continue;
@@ -438,10 +437,10 @@ void Watcher::LogNews(const WatchState& state) const {
   const auto gist = [](const JobFindings& findings) {
     std::string text = JobStateName(findings.state);
     for (const JobHang& each : findings.hangs) {
-      absl::StrAppend(&text, " ", each.verdict, " ", each.who.comm, " ", each.who.rank);
+      absl::StrAppend(&text, " ", each.verdict, " ", each.suspect.comm, " ", each.suspect.rank);
     }
     for (const JobSlow& each : findings.stragglers) {
-      absl::StrAppend(&text, " ", each.who.hostname, " ", each.who.pid);
+      absl::StrAppend(&text, " ", each.suspect.hostname, " ", each.suspect.pid);
     }
     return text;
   };

@@ -96,13 +96,13 @@ class Watcher {
   };
   using Group = std::vector<std::size_t>;  // indices of endpoints, ascending
   // When the first and the last of a group's stalls reached their threshold.
-  struct Standing {
+  struct StallTimes {
     Time oldest = Time::max();  // max: none has
     Time newest{};
     bool any() const { return oldest != Time::max(); }
   };
   // The polls of a group so far.
-  struct Looked {
+  struct PollState {
     Time at{};              // last poll for hangs, set back if the next one shall come sooner
     bool is_retry = false;  // the last poll found no hang; only the first such is repeated soon
     Time stragglers_at{};   // last poll for stragglers
@@ -111,7 +111,7 @@ class Watcher {
   };
 
   // True if the last poll found a hang or a usual wait.
-  static bool HasStood(const Looked& looked);
+  static bool FoundStall(const PollState& polls);
   void FindEndpoints(Time now);
   void AskSummaries();
   bool IsBelieved(const Endpoint& endpoint, Time now) const;
@@ -122,14 +122,15 @@ class Watcher {
   // Returns the group's first URL.
   std::string KeyOf(const Group& group) const;
   Row RowOf(const std::string& job_id, const std::string& workload, const Group& group) const;
-  Standing StandingOf(const Group& group, Time now);
-  bool IsSomebodyLate(const Group& group) const;
+  StallTimes StallTimesOf(const Group& group, Time now);
+  bool HasLateRank(const Group& group) const;
   // True if the endpoints report that the group's jobs became idle or are no longer idle, or that a
   // part of them can't be seen any longer.
-  bool HasHealthChanged(const Group& group, const Looked& last) const;
+  bool HasHealthChanged(const Group& group, const PollState& last) const;
   void LookWhereDue(const std::vector<Group>& groups, Time now);
-  void LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& due, Time now);
-  void Look(const Group& group, bool is_for_stragglers, uint64_t most_bytes, Looked* looked) const;
+  void LookForHangs(const std::vector<std::pair<const Group*, PollState*>>& due, Time now);
+  void Look(const Group& group, bool is_for_stragglers, uint64_t most_bytes,
+            PollState* polls) const;
   void Publish(const std::vector<Group>& groups, Time began);
   void LogNews(const WatchState& state) const;
 
@@ -138,9 +139,9 @@ class Watcher {
   std::vector<Endpoint> endpoints_;
   std::string find_error_ = "no endpoint was looked for yet";
   Time find_at_{};
-  std::map<std::string, Looked> looked_;  // by KeyOf
-  Time next_due_ = Time::max();           // when the next stall becomes a hang
-  mutable std::mutex mutex_;              // guards state_
+  std::map<std::string, PollState> polls_;  // by KeyOf
+  Time next_due_ = Time::max();             // when the next stall becomes a hang
+  mutable std::mutex mutex_;                // guards state_
   std::shared_ptr<const WatchState> state_ = std::make_shared<WatchState>();
 };
 

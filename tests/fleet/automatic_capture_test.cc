@@ -24,14 +24,14 @@ constexpr double kStart = 1'700'000'000;
 
 JobHang Hang(const char* comm, double since_s) {
   JobHang hang;
-  hang.who.comm = comm;
+  hang.suspect.comm = comm;
   hang.since_s = since_s;
   return hang;
 }
 JobSlow Slow(const char* host, const char* pid) {
   JobSlow slow;
-  slow.who.hostname = host;
-  slow.who.pid = pid;
+  slow.suspect.hostname = host;
+  slow.suspect.pid = pid;
   return slow;
 }
 WatchedJob Job(const char* id, std::vector<JobHang> hangs, std::vector<JobSlow> stragglers = {}) {

@@ -314,7 +314,7 @@ bool HasAuthorities(const FleetQuestion& question, std::string* error) {
   return true;
 }
 
-bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
+bool DefaultToThisHost(FleetQuestion* question, std::string* error) {
   if (question->endpoints.empty()) {
     if (!question->client.authorization.empty() &&
         (!question->is_https || fleet_flags.tls.is_insecure)) {

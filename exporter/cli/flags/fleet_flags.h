@@ -58,7 +58,7 @@ struct FleetQuestion {
   bool is_https = false;      // for addresses without http or https
   FleetClientOptions client;  // for the endpoints
   FleetClientOptions prometheus_client;
-  // Set by OrThoseOfThisHost. The last two are only set together with the first.
+  // Set by DefaultToThisHost. The last two are only set together with the first.
   bool is_this_host = false;    // no endpoint was given, so this host's are queried
   bool is_nobody_here = false;  // this host has no endpoint
   bool is_all_silent = false;   // this host has endpoints, but none gave data
@@ -91,7 +91,7 @@ bool HasAuthorities(const FleetQuestion& question, std::string* error);
 
 // If `question` has no endpoint, adds this host's, found by polling ports 9410 to 9417. In any case
 // calls KeepDifferent and HasAuthorities. On failure returns false and sets `error`.
-bool OrThoseOfThisHost(FleetQuestion* question, std::string* error);
+bool DefaultToThisHost(FleetQuestion* question, std::string* error);
 
 // Call if no endpoint answered. Prints where to find an endpoint's address and, if
 // `is_nobody_here`, that this host's ports were tried. Returns `status`.

@@ -217,7 +217,7 @@ class Decision {
   }
 
   bool LeadsToAnother(uint32_t host) const {
-    std::vector<uint32_t> next = At(host).hardly;
+    std::vector<uint32_t> next = At(host).unlikely;
     std::set<uint32_t> seen(next.begin(), next.end());
     for (std::size_t at = 0; at < next.size(); ++at) {
       for (const Arrow& arrow : At(next[at]).arrows) {

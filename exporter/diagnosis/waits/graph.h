@@ -81,7 +81,7 @@ struct Actor {
   std::vector<Arrow> arrows{};
   // For a host: GPUs with its work in flight for which it probably doesn't wait, since another host
   // with the same work in flight has continued to the same point of the program.
-  std::vector<uint32_t> hardly{};
+  std::vector<uint32_t> unlikely{};
 };
 
 struct WaitGraph {

@@ -21,7 +21,7 @@ std::size_t GraphBuilder::AddThread(const RankView& rank) {
   const CommunicatorSnapshot& of = *rank.communicator;
   // Communicators on unknown GPUs are assumed to be on the same one.
   const std::tuple key(rank.process, of.uuid.empty() ? of.gpu : of.uuid, rank.thread);
-  const auto [found, is_new] = places_by_gpu_.try_emplace(key, threads_.size());
+  const auto [found, is_new] = threads_by_gpu_.try_emplace(key, threads_.size());
   if (is_new) {
     threads_of_[rank.process].push_back(threads_.size());
     HostThread& thread = threads_.emplace_back();

@@ -118,7 +118,7 @@ class GraphBuilder {
   Waits waits_;
   std::vector<HostThread> threads_;
   std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> threads_of_;
-  std::map<std::tuple<const ProcessSnapshot*, std::string, uint32_t>, std::size_t> places_by_gpu_;
+  std::map<std::tuple<const ProcessSnapshot*, std::string, uint32_t>, std::size_t> threads_by_gpu_;
   std::unordered_map<const RankView*, std::size_t> thread_of_;
   std::unordered_map<const RankView*, uint32_t> left_;
   // By view:

@@ -255,7 +255,7 @@ void OwnWork::AddOfHost(const HostThread& thread) {
         std::any_of(thread.owes_in.begin(), thread.owes_in.end(),
                     [&](std::size_t here) { return HaveOthersGoneOn(here, each_at, true); });
     if (have_gone_on) {
-      graph_.actor(thread.host).hardly.push_back(gpu);
+      graph_.actor(thread.host).unlikely.push_back(gpu);
       continue;
     }
     graph_.Point(thread.host, gpu, MayBePostedAhead(each_at) ? Sure::kPosted : Sure::kMay);

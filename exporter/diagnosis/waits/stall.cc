@@ -367,7 +367,7 @@ class StallMaker {
       const auto& ranks = views_[i].ranks;
       if (!ranks.empty() && stall_.suspects.front() >= &ranks.front() &&
           stall_.suspects.front() <= &ranks.back()) {
-        stall_.hang.absent_in = i;
+        stall_.hang.suspects_seen_in = i;
       }
     }
   }

@@ -16,7 +16,7 @@
 //                      counters; its keys are not group names (see ReadStatus in dump.cc)
 //
 // Thread: any, no state. Cost: linear in the bytes. Memory: Values::kMostBytes during the read,
-// then 32 bytes per kept call.
+// then 24 bytes per kept collective.
 #ifndef EXPORTER_FLIGHT_RECORDER_DUMP_H_
 #define EXPORTER_FLIGHT_RECORDER_DUMP_H_
 

@@ -15,7 +15,7 @@ namespace nccl_pulse {
 
 // A wait is usual up to this many times the longest earlier wait.
 inline constexpr double kUsualFactor = 1.5;
-// Shorter waits are not recorded, and are not in the metrics.
+// Shorter waits excuse no hang, and are not in the metrics.
 inline constexpr uint64_t kLeastLongWaitNs = 5000000000;
 
 // True if a wait of `waited_ns` is usual after an earlier one of `before_ns`.

@@ -19,8 +19,7 @@
 
 namespace nccl_pulse {
 
-// In order of priority: the first applicable one is reported. But kWaiting precedes kIncomplete if
-// only the activity of ranks is unknown.
+// In order of priority, but kWaiting precedes kIncomplete if only the activity of ranks is unknown.
 enum class HealthStatus : uint8_t {
   kHang,        // a suspected hang, longer than this job's earlier waits
   kIncomplete,  // work that could hang is not seen

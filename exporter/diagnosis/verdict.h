@@ -48,8 +48,7 @@ enum class Situation : uint8_t {
 
 // Texts with placeholders. {has} and {is} agree with the number of named ranks. {op} is the
 // operation in which the others wait, {call} the missing call or else {op}, {comm} a communicator.
-// {pid}, {where}, {on} and {gpu} locate the first named rank. Null: the verdict's text without a
-// situation.
+// {pid}, {where}, {on} and {gpu} locate the first named rank. Null: as without a situation.
 struct VerdictWords {
   const char* named;   // follows the ranks
   const char* nobody;  // if no rank can be named

@@ -28,8 +28,7 @@
 //
 // A rank is a straggler if, over the window (20 s to 10 minutes), all of this holds:
 //   - its peers wait for it more than kMinLoss of the time;
-//   - it arrives last at kMinLateShare of the late calls, or at kMinShareOfMean if it is far later
-//     in the mean than all others;
+//   - it arrives last at kMinLateShare of the late calls, or kMinShareOfMean (see there);
 //   - chance is ruled out.
 //
 // Calls of one round of the job count once (rounds.h), because the rank with a step's longest

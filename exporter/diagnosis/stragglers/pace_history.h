@@ -49,7 +49,7 @@ class ProcessPace {
 
   // Adds the counts since the last update.
   void Update(const ProcessSnapshot& process, int64_t now_realtime_ns);
-  // Returns ProcessSnapshot::pace: a window before the process became slower and one since, or none.
+  // Returns ProcessSnapshot::pace: a window before the process slowed down and one since, or none.
   std::vector<PaceWindow> Told() const;
 
  private:

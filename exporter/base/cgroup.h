@@ -21,7 +21,7 @@ namespace nccl_pulse {
 // as "frozen 1". `root`: where cgroup2 is mounted. The path is safe to open: the kernel names the
 // cgroup, and cgroup2 has no links.
 inline std::string CgroupText(int folder, const std::string& root) {
-  const std::string cgroups = ReadFileAt(folder, "cgroup", 4096);
+  std::string cgroups = ReadFileAt(folder, "cgroup", 4096);
   for (std::string_view line : absl::StrSplit(cgroups, '\n')) {
     if (!absl::ConsumePrefix(&line, "0::") || absl::StrContains(line, "..")) continue;
     return absl::StrCat(cgroups, ReadFile(absl::StrCat(root, line, "/cgroup.events")));

@@ -67,9 +67,6 @@ class LaneWriter {
 
   bool ok() const { return lane_ != nullptr; }
 
-  // True if the lane is the one that `role` prefers, so that no other thread holds it.
-  bool holds(LaneRole role) const { return lane_ == &record_.lanes[static_cast<int>(role)]; }
-
   // The lane's fixed counters. Only when ok().
   Lane& lane() { return *lane_; }
 

@@ -51,7 +51,7 @@ void JobMember::Launch(const JobStep& step, const std::vector<int>& peers, int64
     const int calls = CallsOf(step);
     Count(step.op, step.size_class, static_cast<uint64_t>(calls));
     if (step.is_hidden) {
-      for (int root = 0; root < calls; ++root) KeepOfList(step, root, 0);
+      for (int root = 0; root < calls; ++root) KeepCallOfRoot(step, root, 0);
       hidden_op_ = step.op;
       snapshot_.unreported_calls += static_cast<uint64_t>(calls);
       snapshot_.unreported_since_realtime_ns = kJobStart + now_ns;
@@ -76,7 +76,7 @@ void JobMember::Launch(const JobStep& step, const std::vector<int>& peers, int64
     }
   } else if (step.is_list) {
     for (int root = 0; root < CallsOf(step); ++root) {
-      KeepOfList(step, root, snapshot_.launches);
+      KeepCallOfRoot(step, root, snapshot_.launches);
       last_calls_.back().launched_ns = kJobStart + now_ns;
     }
   } else {
@@ -136,7 +136,7 @@ void JobMember::Remember(const JobStep& step, int64_t now_ns) {
 
 int JobMember::CallsOf(const JobStep& step) const { return step.is_list ? snapshot_.nranks : 1; }
 
-void JobMember::KeepOfList(const JobStep& step, int root, uint64_t launch) {
+void JobMember::KeepCallOfRoot(const JobStep& step, int root, uint64_t launch) {
   Keep({step.op, step.size_class, ++collectives_, launch, 0, root, -1, root != 0});
 }
 
@@ -232,12 +232,12 @@ void JobMember::KeepIfAgreed(const TimedCallSnapshot& timed, uint32_t row) {
     return call.end_realtime_ns / kMomentNs;
   };
   const int64_t moment = moment_of(timed);
-  if (of_moments_.empty() || moment_of(of_moments_.back().timed) != moment) {
-    of_moments_.push_back({timed, hash});
-  } else if (IsRarer(hash, of_moments_.back().hash)) {
-    of_moments_.back() = {timed, hash};
+  if (agreed_calls_.empty() || moment_of(agreed_calls_.back().timed) != moment) {
+    agreed_calls_.push_back({timed, hash});
+  } else if (IsRarer(hash, agreed_calls_.back().hash)) {
+    agreed_calls_.back() = {timed, hash};
   }
-  while (moment_of(of_moments_.front().timed) <= moment - kMoments) of_moments_.pop_front();
+  while (moment_of(agreed_calls_.front().timed) <= moment - kMoments) agreed_calls_.pop_front();
 }
 
 void JobMember::Sum(const char* op, int size_class, int64_t duration_ns) {
@@ -258,7 +258,7 @@ void JobMember::Sum(const char* op, int size_class, int64_t duration_ns) {
 void JobMember::TakeTimedCalls() {
   std::vector<TimedCallSnapshot>& ring = snapshot_.timed_calls;
   KeepLast(&ring);
-  for (Agreed& agreed : of_moments_) {
+  for (Agreed& agreed : agreed_calls_) {
     const bool is_in_ring = std::any_of(ring.begin(), ring.end(), [&agreed](const auto& call) {
       return call.call_number == agreed.timed.call_number &&
              call.size_class == agreed.timed.size_class && call.op == agreed.timed.op;

@@ -33,7 +33,7 @@ class JobMember {
   // Timed latencies, for the pages of a scraped endpoint.
   const std::vector<LatencySnapshot>& latencies() const { return latencies_; }
 
-  // `peers`: of an exchange, the communicator's other ranks that take part.
+  // `peers`: for an exchange, the ranks with which this rank exchanges messages; otherwise empty.
   void Launch(const JobStep& step, const std::vector<int>& peers, int64_t now_ns);
   // Counts a call that fails and launches nothing.
   void Fail(const JobStep& step);
@@ -47,7 +47,7 @@ class JobMember {
   // Returns the snapshot, including work in flight. Call once, at the end.
   CommunicatorSnapshot Take(int64_t now_ns);
 
-  uint64_t next_instance = 0;  // number of the GPU's next call
+  uint64_t next_instance = 0;  // index of this communicator's next call that the rank's GPU reaches
 
  private:
   struct Outstanding {
@@ -64,8 +64,7 @@ class JobMember {
     bool is_of_group;
     uint64_t bytes = 0;  // 0: the largest of its size class
   };
-  // A kind of calls.
-  struct Timed {
+  struct Timed {  // a kind of calls
     const char* op;
     int size_class;
     uint64_t calls;
@@ -83,7 +82,8 @@ class JobMember {
   void CountUnreported(const std::string& op, uint64_t calls);
   void Remember(const JobStep& step, int64_t now_ns);
   int CallsOf(const JobStep& step) const;
-  void KeepOfList(const JobStep& step, int root, uint64_t launch);
+  // Keeps the call with this root, of a step that makes one call per root (JobStep::is_list).
+  void KeepCallOfRoot(const JobStep& step, int root, uint64_t launch);
   void Keep(const LastCall& call);
   void RememberWait(int64_t begin_ns, int64_t end_ns);
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
@@ -97,13 +97,13 @@ class JobMember {
   std::deque<Outstanding> launches_;
   std::deque<LastCall> last_calls_;
   uint64_t collectives_ = 0;
-  std::string hidden_op_;        // operation of the last calls without reported launch
+  std::string hidden_op_;        // operation of the latest calls whose launch NCCL does not report
   int64_t waited_until_ns_ = 0;  // end of the last long wait
   int64_t looked_ = -1;          // number of the background thread's poll at the last launch
   int hurried_gates_ = 0;        // launches in quick succession that still get a gate in this poll
   std::pair<int64_t, int64_t> moves_;  // period during which network steps progress
   std::vector<Timed> timed_;
-  std::deque<Agreed> of_moments_;  // one per second, oldest first
+  std::deque<Agreed> agreed_calls_;  // one per second, oldest first
   std::vector<LatencySnapshot> latencies_;
 };
 

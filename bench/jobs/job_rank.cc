@@ -96,7 +96,7 @@ ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options,
     process.end_realtime_ns = kJobStart + rank->seen_ns;
   }
   if (options.page_every_ns != 0) MakePage(options, rank->seen_ns, rank);
-  process.pace = rank->pace.Told();
+  process.pace = rank->pace.BeforeAndNow();
   for (auto& [group, member] : rank->memberships) {
     if (group == options.unmeasured_group) {
       ++process.unmeasured_communicators;

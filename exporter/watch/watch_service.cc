@@ -72,7 +72,7 @@ class Desk {
     if (asked != questions_.end()) {
       return now - asked->second.second < WatchService::kPatience ? Told::kLater : Told::kBusy;
     }
-    if (questions_.size() == WatchService::kMostQuestions) return Told::kBusy;
+    if (questions_.size() == WatchService::kMostWaitingReports) return Told::kBusy;
     questions_[name] = {filter, now};
     changed_.notify_all();
     return Told::kLater;

@@ -10,8 +10,8 @@
 //
 // One thread polls endpoints, in rounds (watcher.h) and for reports; the HTTP loop never waits for
 // it. A request for a report is answered when its poll is complete. Requests for the same report
-// within kFresh share one poll. The answer is 503 if kMostQuestions reports are waited for, or if
-// the poll is not complete within kPatience.
+// within kFresh share one poll. The answer is 503 if kMostWaitingReports reports are waited for,
+// or if the poll is not complete within kPatience.
 //
 // Thread: Start and Stop on the caller's.
 #ifndef EXPORTER_WATCH_WATCH_SERVICE_H_
@@ -30,7 +30,7 @@ namespace nccl_pulse {
 
 class WatchService {
  public:
-  static constexpr std::size_t kMostQuestions = 32;
+  static constexpr std::size_t kMostWaitingReports = 32;
   static constexpr std::chrono::seconds kFresh{3}, kPatience{25};
 
   struct Options {
@@ -47,8 +47,8 @@ class WatchService {
   // Waits for a round in progress.
   ~WatchService();
 
-  // Stops serving and polling. Returns false if a round did not end in time, because it waits for
-  // endpoints or a name server. Do not destroy this object before the round has ended.
+  // Stops serving and polling. Returns false if a round, waiting for endpoints or a name server, did
+  // not end within `patience`. The destructor would wait for it: skip it if the program exits.
   bool Stop(std::chrono::milliseconds patience);
 
   const std::string& address() const;

@@ -135,7 +135,7 @@ void ProcessPace::Close(const PaceWindow& window) {
   windows_.erase(windows_.begin() + static_cast<std::ptrdiff_t>(at) + 1);
 }
 
-std::vector<PaceWindow> ProcessPace::Told() const {
+std::vector<PaceWindow> ProcessPace::BeforeAndNow() const {
   if (windows_.size() <= kPaceWindows) return {};
   std::size_t first_now = windows_.size() - kPaceWindows;
   PaceWindow now = SumOf(first_now, windows_.size());
@@ -194,7 +194,7 @@ void PaceHistory::Update(SnapshotSet* snapshots, int64_t now_realtime_ns) {
       pace = std::move(found->second);
     }
     pace.Update(process, now_realtime_ns);
-    process.pace = pace.Told();
+    process.pace = pace.BeforeAndNow();
   }
   paces_ = std::move(kept);
 }

@@ -2,14 +2,14 @@
 // has become slower. So a pipeline stage that became slower is distinguished from a stage that
 // always had more work (slowed.h).
 //
-// Time is divided into windows. A window ends with the first page after kMinTimed timed calls, and
-// after kMinRounds rounds (calls of the rarest collective) and 10 s, or five minutes. Old
-// neighboring windows are merged, so that a day fits into kMostWindows.
+// Time is divided into windows. A window ends with the first page for which three things hold: it
+// has lasted 10 s, has kMinTimed timed calls, and has kMinRounds rounds (calls of the rarest
+// collective) or has lasted five minutes. Old neighbors are merged: kMostWindows cover a day.
 //
-//   before          now
 //   ├──┼────┼──┤ ...  ├──┼──┼──┤
-//   fastest run of    the last kPaceWindows, each of them slower: a pause does not last that long
-//   as many calls
+//   before            now: the last kPaceWindows; each must be slower, as a pause is shorter
+//
+// "Before" is the fastest earlier run of windows with about as many calls.
 //
 // The pace is computed from the calls by operation, and from the sums of stream durations scaled to
 // all calls (one in 2^exponent is timed). Nothing is known of processes without stream timing, or
@@ -50,7 +50,7 @@ class ProcessPace {
   // Adds the counts since the last update.
   void Update(const ProcessSnapshot& process, int64_t now_realtime_ns);
   // Returns ProcessSnapshot::pace: a window before the process slowed down and one since, or none.
-  std::vector<PaceWindow> Told() const;
+  std::vector<PaceWindow> BeforeAndNow() const;
 
  private:
   // The calls of one operation and size class of a communicator.
@@ -66,7 +66,7 @@ class ProcessPace {
   // Returns the sum of windows_[first] to windows_[behind - 1], two or more.
   PaceWindow SumOf(std::size_t first, std::size_t behind) const;
 
-  Counts counts_;  // at the begin of the current window
+  Counts counts_;  // at the beginning of the current window
   int64_t began_realtime_ns_ = 0;
   int exponent_ = -1;                // sampling exponent of the current window
   std::vector<PaceWindow> windows_;  // oldest first

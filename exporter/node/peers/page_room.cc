@@ -71,7 +71,7 @@ bool PageRoom::LeaveOutFinalizedOf(uid_t user) {
   return true;
 }
 
-void PageRoom::TakeBackFinalized() {
+void PageRoom::ShowFinalizedAgain() {
   Shares kept_bytes;
   kept_.AddShares(&kept_bytes);
   uint64_t total = Total(kept_bytes);

@@ -1,6 +1,6 @@
-// Makes room on a full metrics page: drops ended processes first, then the histograms of finalized
-// communicators, then members. Always takes from the user whose measurements are largest
-// (page_share.h).
+// Makes room on a full metrics page. Drops ended processes first, then the histograms of finalized
+// communicators. If that is not enough, names a member for the caller to refuse. Always takes from
+// the user whose measurements take most of the page (page_share.h).
 //
 // Thread: server thread only.
 #ifndef EXPORTER_NODE_PEERS_PAGE_ROOM_H_
@@ -21,14 +21,14 @@ class PageRoom {
   // The pointers must outlive this object.
   PageRoom(const PeerOptions* options, PeerSlots* peers, KeptProcesses* kept, LogFunction log);
 
-  // Sets the bytes of a page that the measurements of `peer`, in `process`, take.
+  // Stores in `peer` how many bytes of a page its snapshot, `process`, takes.
   static void Price(const ProcessSnapshot& process, Peer* peer);
-  // Makes room without refusing members, if possible. Returns the member to refuse next; null if
-  // everything fits.
+  // Makes room without refusing a member, if that suffices. Returns null if the page fits;
+  // otherwise the member to refuse. Refuse it and call again.
   Peer* Make();
   // Shows finalized communicators' histograms again once all of them fit, so that none flicker from
   // page to page.
-  void TakeBackFinalized();
+  void ShowFinalizedAgain();
 
  private:
   bool LeaveOutFinalizedOf(uid_t user);

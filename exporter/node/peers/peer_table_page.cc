@@ -24,7 +24,7 @@ void ClearFinalizedHistograms(ProcessSnapshot* process) {
 
 void PeerTable::Read(SnapshotSet* set, Time now, const ReadWish& wish) {
   kept_.ForgetOld(now);
-  room_.TakeBackFinalized();
+  room_.ShowFinalizedAgain();
   std::vector<PageEntry> entries;
   for (Peer& peer : peers_) {
     if (peer.state != Peer::State::kMember) continue;

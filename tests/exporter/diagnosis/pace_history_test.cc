@@ -45,7 +45,7 @@ class Trainer {
   }
   void Pause(int64_t ns) { now_ += ns; }
   ProcessSnapshot& process() { return process_; }
-  std::vector<PaceWindow> Told() const { return pace_.Told(); }
+  std::vector<PaceWindow> BeforeAndNow() const { return pace_.BeforeAndNow(); }
 
  private:
   static void Time(LatencySnapshot* latency, int calls, int64_t each_ns) {
@@ -74,35 +74,35 @@ struct PaceHistoryTest : testing::Test {
 
 TEST_F(PaceHistoryTest, NothingIsToldOfASteadyProcess) {
   trainer.Train(1000, kStep, kStep / 2);
-  EXPECT_THAT(trainer.Told(), IsEmpty());
+  EXPECT_THAT(trainer.BeforeAndNow(), IsEmpty());
   trainer.Train(400, kStep / 2, kStep / 4);  // or of one that became faster
-  EXPECT_THAT(trainer.Told(), IsEmpty());
+  EXPECT_THAT(trainer.BeforeAndNow(), IsEmpty());
 }
 
 TEST_F(PaceHistoryTest, TellsWhatWasBeforeItBecameSlower) {
   trainer.Train(400, kStep, kStep / 2);
   trainer.Train(200, kStep * 3 / 2, kStep);
-  const std::vector<PaceWindow> told = trainer.Told();
-  ASSERT_THAT(told, SizeIs(2));
-  const double before = static_cast<double>(told[0].length_ms) / told[0].collectives;
-  const double now = static_cast<double>(told[1].length_ms) / told[1].collectives;
+  const std::vector<PaceWindow> paces = trainer.BeforeAndNow();
+  ASSERT_THAT(paces, SizeIs(2));
+  const double before = static_cast<double>(paces[0].length_ms) / paces[0].collectives;
+  const double now = static_cast<double>(paces[1].length_ms) / paces[1].collectives;
   EXPECT_NEAR(now / before, 1.5, 0.02);
-  EXPECT_NEAR(Share(told[0]), 0.5, 0.01);
-  EXPECT_NEAR(Share(told[1]), 2.0 / 3, 0.01);
-  EXPECT_EQ(told[0].others, 2 * told[0].collectives);
+  EXPECT_NEAR(Share(paces[0]), 0.5, 0.01);
+  EXPECT_NEAR(Share(paces[1]), 2.0 / 3, 0.01);
+  EXPECT_EQ(paces[0].others, 2 * paces[0].collectives);
   // All that is like it, not the last windows alone.
-  EXPECT_GT(told[0].collectives, 300u);
-  EXPECT_GT(told[1].collectives, 150u);
+  EXPECT_GT(paces[0].collectives, 300u);
+  EXPECT_GT(paces[1].collectives, 150u);
   // Every window is like the others.
-  EXPECT_LT(static_cast<double>(told[1].error_ms), 0.02 * static_cast<double>(told[1].length_ms));
+  EXPECT_LT(static_cast<double>(paces[1].error_ms), 0.02 * static_cast<double>(paces[1].length_ms));
 }
 
 TEST_F(PaceHistoryTest, TheErrorIsLargeWhereWindowsDiffer) {
   trainer.Train(400, kStep, kStep / 2);
   for (int i = 0; i < 10; ++i) trainer.Train(20, kStep * 3 / 2, i % 2 == 0 ? kStep / 4 : kStep);
-  const std::vector<PaceWindow> told = trainer.Told();
-  ASSERT_THAT(told, SizeIs(2));
-  EXPECT_GT(static_cast<double>(told[1].error_ms), 0.05 * static_cast<double>(told[1].length_ms));
+  const std::vector<PaceWindow> paces = trainer.BeforeAndNow();
+  ASSERT_THAT(paces, SizeIs(2));
+  EXPECT_GT(static_cast<double>(paces[1].error_ms), 0.05 * static_cast<double>(paces[1].length_ms));
 }
 
 // Of a sample: the durations stand for all calls, how many these were is known.
@@ -111,9 +111,9 @@ TEST_F(PaceHistoryTest, ScalesToAllCalls) {
   trainer.Train(1, kStep, kStep / 8);  // begins anew
   trainer.Train(400, kStep, kStep / 2);
   trainer.Train(300, kStep * 3 / 2, kStep);
-  const std::vector<PaceWindow> told = trainer.Told();
-  ASSERT_THAT(told, SizeIs(2));
-  EXPECT_NEAR(Share(told[0]), 0.5, 0.01);
+  const std::vector<PaceWindow> paces = trainer.BeforeAndNow();
+  ASSERT_THAT(paces, SizeIs(2));
+  EXPECT_NEAR(Share(paces[0]), 0.5, 0.01);
 }
 
 TEST_F(PaceHistoryTest, APauseIsNotInAllWindows) {
@@ -121,7 +121,7 @@ TEST_F(PaceHistoryTest, APauseIsNotInAllWindows) {
   trainer.Pause(60 * kSecond);
   for (int i = 0; i < 70; ++i) {
     trainer.Train(1, kStep, kStep / 2);
-    EXPECT_THAT(trainer.Told(), IsEmpty()) << i;
+    EXPECT_THAT(trainer.BeforeAndNow(), IsEmpty()) << i;
   }
 }
 
@@ -129,7 +129,7 @@ TEST_F(PaceHistoryTest, APauseIsNotInAllWindows) {
 TEST_F(PaceHistoryTest, OtherWorkIsNotCompared) {
   trainer.Train(400, kStep, kStep / 2);
   trainer.Train(200, kStep * 3 / 2, kStep, 1);
-  EXPECT_THAT(trainer.Told(), IsEmpty());
+  EXPECT_THAT(trainer.BeforeAndNow(), IsEmpty());
 }
 
 TEST_F(PaceHistoryTest, NothingIsKnownOfGraphsAndWithoutTiming) {
@@ -137,19 +137,19 @@ TEST_F(PaceHistoryTest, NothingIsKnownOfGraphsAndWithoutTiming) {
   captured.Train(400, kStep, kStep / 2);
   captured.process().communicators[0].captured = true;
   captured.Train(200, kStep * 3 / 2, kStep);
-  EXPECT_THAT(captured.Told(), IsEmpty());
+  EXPECT_THAT(captured.BeforeAndNow(), IsEmpty());
   Trainer untimed;
   untimed.Train(400, kStep, kStep / 2);
   untimed.process().sampling_exponent = 25;  // more than any sampler's
   untimed.Train(200, kStep * 3 / 2, kStep);
-  EXPECT_THAT(untimed.Told(), IsEmpty());
+  EXPECT_THAT(untimed.BeforeAndNow(), IsEmpty());
 }
 
 // Days of pages take no more than the room for a few windows, and the past is still there.
 TEST_F(PaceHistoryTest, RemembersLong) {
   trainer.Train(20000, kStep, kStep / 2);
   trainer.Train(3000, kStep * 3 / 2, kStep);
-  EXPECT_THAT(trainer.Told(), SizeIs(2));
+  EXPECT_THAT(trainer.BeforeAndNow(), SizeIs(2));
 }
 
 // A process that is gone is forgotten; another one with its pid has its own past.

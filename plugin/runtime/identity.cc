@@ -64,9 +64,11 @@ ProcessIdentity FindProcessIdentity() {
   ProcessIdentity identity;
   char hostname[256] = {};
   if (gethostname(hostname, sizeof(hostname) - 1) == 0) identity.hostname = hostname;
+  // The innermost launcher's first: processes that mpirun or torchrun starts inherit Slurm's number of their launcher.
   identity.global_rank =
-      FirstSet({"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
-  identity.local_rank = FirstSet({"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"});
+      FirstSet({"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
+  identity.local_rank =
+      FirstSet({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
   identity.job_id = FirstSet({"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID"});
   return identity;
 }

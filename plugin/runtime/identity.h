@@ -12,9 +12,9 @@ namespace nccl_pulse {
 
 struct ProcessIdentity {
   std::string hostname;
-  std::string global_rank;  // RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMIX_RANK, PMI_RANK
-  std::string local_rank;   // LOCAL_RANK, SLURM_LOCALID, OMPI_COMM_WORLD_LOCAL_RANK
-  std::string job_id;       // SLURM_JOB_ID, TORCHELASTIC_RUN_ID, PBS_JOBID, LSB_JOBID
+  std::string global_rank;  // RANK, OMPI_COMM_WORLD_RANK, PMIX_RANK, PMI_RANK, SLURM_PROCID
+  std::string local_rank;  // LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID
+  std::string job_id;      // SLURM_JOB_ID, TORCHELASTIC_RUN_ID, PBS_JOBID, LSB_JOBID
 };
 ProcessIdentity FindProcessIdentity();
 

@@ -97,9 +97,10 @@ TEST_WITH_COMM(IdentityTest, TheInnermostLauncherKnowsBest, {"RANK", "12"}, {"SL
   EXPECT_EQ(ReadSnapshot().local_rank, "4");
 }
 
+// mpirun in a Slurm allocation.
 TEST_WITH_COMM(IdentityTest, OtherLaunchers, {"RANK", ""}, {"LOCAL_RANK", ""},
-               {"OMPI_COMM_WORLD_RANK", "7"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
-               {"TORCHELASTIC_RUN_ID", "run \xff"}) {
+               {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"OMPI_COMM_WORLD_RANK", "7"},
+               {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}, {"TORCHELASTIC_RUN_ID", "run \xff"}) {
   const ProcessSnapshot snapshot = ReadSnapshot();
   EXPECT_EQ(snapshot.global_rank, "7");
   EXPECT_EQ(snapshot.local_rank, "3");

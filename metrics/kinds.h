@@ -11,7 +11,8 @@
 namespace nccl_pulse {
 
 // Bits of NCCL's profiler event mask (ncclProfile* in nccl/profiler.h; plugin/abi/common.h): events
-// by which calls and launches are counted. A reader must know if another tool clears them.
+// by which calls and launches are counted. If another tool clears them, calls are missed, and the
+// diagnosis takes the rank's state as unknown.
 inline constexpr uint32_t kCallEvents = 1u << 9 | 1u << 10;  // CollApi, P2pApi: since v5
 inline constexpr uint32_t kLaunchEvents =
     1u << 11 | 1u << 12;  // KernelLaunch, since v5; CeColl, v6
@@ -32,7 +33,7 @@ inline constexpr int kLatencyKinds = 7;  // one past the last
 // Why an operation has no duration (label `reason` of nccl_operations_without_duration_total).
 enum class UntimedReason : uint8_t {
   kNotTimed = 1,     // no timing source was selected for this operation
-  kCaptured = 2,     // issued into a CUDA graph; replays make no callback
+  kCaptured = 2,     // issued into a CUDA graph; NCCL does not report replays
   kOverlap = 3,      // the channels' intervals do not all overlap: attribution has drifted
   kBackwards = 4,    // a timestamp runs backwards on its channel: NCCL's ring was overwritten
   kUntrusted = 5,    // the communicator's GPU timestamps are no longer trusted

@@ -74,8 +74,8 @@ struct RunningRank {
   }
 };
 
-// Returns the factor of a rank's work in a step, usually 1, for faults that are healthy differences
-// between ranks. `number`: the global rank, as below.
+// Returns the factor of a rank's work in a step: 1, except under faults that change how much work
+// ranks have (kStages, for one). `number`: the global rank, as below.
 double LoadOf(const JobRunOptions& options, const JobLayout& layout, int number, int step);
 bool IsEvaluation(const JobRunOptions& options, int step);
 // Returns how long the rank waits for input before a step (Fault::kInput).

@@ -13,8 +13,8 @@ namespace nccl_pulse {
 std::string ReadFile(const std::string& path, std::size_t most = 65536);
 
 // Returns up to `most` bytes of the file `name` in the folder with descriptor `folder`; does not
-// follow links. A fork is not kept out meanwhile (ForkGuard), because reading may block. So a
-// forked child may inherit the descriptor. If the file cannot be opened, errno has the reason.
+// follow links. Holds no ForkGuard, because reading may block: a child that is forked meanwhile
+// inherits the descriptor. If the file cannot be opened, errno has the reason.
 std::string ReadFileAt(int folder, const char* name, std::size_t most);
 
 // Returns up to `most` bytes of an open file, from its offset.

@@ -1,9 +1,11 @@
 // AskRasOfJob asks NCCL's RAS (its own service for reports) about a job that endpoints report: a
 // second source, for people.
 //
-// Asks the RAS listeners of the job's processes on this host, with or without the plugin. If the
-// job has no processes here, asks `choice.address` instead, unless that is on this host and none of
-// `endpoints` is. The first report suffices: each listener may know the whole job.
+// With `choice.asks_processes`, asks the listeners of the job's processes on this host (processes
+// with the plugin only if there is a `choice.address`). If the job has none here, asks
+// `choice.address`, unless that is on this host and no endpoint is: it may serve another job.
+// Without `asks_processes`, asks `choice.address` only. The first report suffices: each listener
+// may know the whole job.
 //
 // Thread: any; begins no query of RAS after `end`, and each takes at most `patience`.
 #ifndef EXPORTER_CAPTURE_JOB_RAS_H_
@@ -26,8 +28,7 @@ struct JobRas {
   std::vector<std::string> notes;  // processes whose RAS isn't asked, and why
 };
 
-// `endpoints`: the endpoints asked about the job; `set`: their snapshots of it. Without
-// `choice.address`, asks only listeners of processes without the plugin.
+// `endpoints`: the endpoints asked about the job; `set`: their snapshots of it.
 JobRas AskRasOfJob(const std::vector<Address>& endpoints, const SnapshotSet& set,
                    const outside::RasChoice& choice, std::chrono::milliseconds patience,
                    std::chrono::steady_clock::time_point end);

@@ -28,8 +28,8 @@ struct ReplayPosition {
 
 struct Hang {
   HangVerdict verdict{};
-  // Number of the finding, unique within a result. Communicators whose ranks wait for the same
-  // cause share it. -1: the cause, if known, has its number in another communicator.
+  // Number of the cause, unique within a result. Communicators whose ranks wait directly for one
+  // cause share it. -1: they wait for a rank that waits in another communicator, or it isn't known.
   int finding = -1;
   int64_t since_realtime_ns = 0;  // last progress, or launch of the stalled work
   std::string op;                 // operation in which ranks wait; "": not known
@@ -37,16 +37,16 @@ struct Hang {
   // or calls of several kinds.
   std::string missing_call;
   Situation situation{};  // a fact that changes the sentence (verdict.h)
-  // For kBeingMade: the suspects are missing from the new communicator, and were identified by an
-  // existing one with the same ranks. This is that communicator's index in the result.
+  // For kBeingMade: the suspects are not in the new communicator yet, so an older one with the same
+  // ranks names them: its index in the result.
   std::optional<std::size_t> suspects_seen_in;
   std::vector<int32_t> suspects;  // ranks, in order; empty if none can be named
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // one or two sentences for a person
   std::string first_step;         // next step (verdict.h)
-  // Every waiting rank has waited at least this long before in this kind of call, and then made
-  // progress; 0: not so, or not known. A hang is usual if the present wait is at most kUsualFactor
-  // times as long (IsUsual), or if the suspects' wait in another communicator is usual.
+  // The shortest of the waiting ranks' longest earlier waits in this kind of call that ended with
+  // progress. 0: a rank had none, or it isn't known. A hang is usual if the present wait is at most
+  // kUsualFactor times as long (IsUsual), or if the suspects' wait elsewhere is usual.
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
   std::vector<CircleStep> circle;  // of kCircularWait
@@ -71,7 +71,7 @@ struct Straggler {
   uint64_t matched_calls = 0;     // number of compared calls
   std::string text;
   std::string first_step{};
-  // Set if all ranks of a host, or of several hosts in turn, are late: the hosts' names.
+  // Set if all ranks of a host are late: its name. ", " between hosts late together or by turns.
   std::string host{};
   std::vector<int32_t> ranks{};  // all late ranks; `rank` is the first of them
   // For each of `ranks`, its part of `seconds_per_second`; if `host` is set, the part of its host.

@@ -93,9 +93,9 @@ class Server {
   // For the child of a fork, which has servers but not their threads: closes all inherited
   // descriptors of this library. The child must not use the inherited objects: their memory may be
   // in the middle of a change. Async-signal-safe, for pthread_atfork handlers: only close(), no
-  // lock, no memory. Does not affect the parent's server: the two share no descriptor with kernel
-  // state of its own, such as an epoll descriptor. Without PrepareFork before the fork, a descriptor
-  // that the thread was opening may stay open until the child executes a program or ends.
+  // lock, no memory. The parent's server goes on: it has no descriptor, such as epoll's, through which
+  // a child could change it. Without PrepareFork before the fork, a descriptor that the thread was
+  // opening may stay open until the child executes a program or ends.
   static void ResetAfterFork();
 
  private:

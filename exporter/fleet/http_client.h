@@ -3,8 +3,8 @@
 // Each request has its own time limit, and error texts are for people. No redirect is followed. The
 // size of each answer and of all together is limited, packed (gzip) and unpacked. If all together
 // exceed their limit, the longest incomplete answer is dropped, and the others continue. A server
-// gets one request at a time. After a request that failed, or got only "busy", its other requests
-// fail with the same error. A busy server (503) is asked again at its Retry-After.
+// gets one request at a time. A busy server (503) is asked again at its Retry-After. If a
+// request fails, or the server stays busy, its further requests get the same answer, unsent.
 //
 // Thread: the caller's; blocks until all have answered or failed. Memory: `most_bytes_together`;
 // each complete answer is passed on at once.

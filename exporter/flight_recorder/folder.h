@@ -33,8 +33,8 @@ struct Folder {
   std::map<std::string, std::vector<std::string>> left_out;  // files by reason
 };
 
-// `path`: a folder, or a folder and the beginning of the files' names. On failure, or without any
-// dump, returns false and sets `error`.
+// `path`: a folder, or a folder and the beginning of the files' names. `common` gets the groups and
+// call kinds that dumps share. On failure, or without any dump, returns false and sets `error`.
 bool ReadFolder(const std::string& path, Common* common, Folder* folder, std::string* error);
 
 }  // namespace nccl_pulse::flight_recorder

@@ -21,7 +21,7 @@ struct Operation {
   bool input_of_all, output_of_all;  // tensor has the data of all ranks, else of one rank
   bool input_known, output_known;    // tensor is known on every rank, else only on the root
 };
-// Returns null if torchfrtrace does not know the operation.
+// Finds an operation by NCCL's name. Returns null if torchfrtrace does not know it.
 const Operation* FindOperation(const std::string& name);
 
 // PyTorch's name of an NCCL operation in a dump that is read; several names may mean one operation.

@@ -29,7 +29,7 @@ class Clients {
   Clients(const Clients&) = delete;
   Clients& operator=(const Clients&) = delete;
 
-  // Appends one entry for poll(2) per connection. Lowers `next` to the first connection's deadline.
+  // Appends one entry for poll(2) per connection. Lowers `next` to the earliest deadline.
   void AppendPolled(std::vector<pollfd>* polled, Time* next);
   // Handles the events of these entries. `polled`: the first one.
   void Handle(const pollfd* polled, Time now);

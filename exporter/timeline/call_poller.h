@@ -2,7 +2,7 @@
 //
 // An endpoint gets one request at a time, each for the last calls of one communicator. A live
 // communicator is requested about every kLookEvery: an endpoint makes no newer page in between, and
-// keeps timed calls for about as long. It spends little CPU time on these pages
+// the last 32 timed calls cover about 0.3 s. It spends little CPU time on these pages
 // (exporter/http/page_cache.h). So communicators that end meanwhile are requested once, at the end,
 // as far as time permits; communicators that had ended before are skipped, unless none is live. If
 // an endpoint refuses a request for lack of CPU time, that communicator is requested next; calls

@@ -32,8 +32,8 @@ struct TimelineSummary {
   std::size_t without_time = 0;          // calls whose launch time is not known
   std::size_t gap_calls = 0;             // calls that were made but not recorded
   std::size_t open = 0;                  // ranks with a call not known to have ended
-  std::size_t not_called = 0;            // ranks that lack a collective which others called
-  std::size_t not_called_unseen = 0;     // ranks that lacked one when last polled, before the end
+  std::size_t not_called = 0;            // ranks that lack a collective of others, at the end
+  std::size_t not_called_unseen = 0;     // ranks that lacked one at an earlier, last poll
   std::size_t flows = 0;                 // collectives joined across ranks
   std::size_t missing_live = 0;          // live ranks whose calls are missing
 };

@@ -2,8 +2,8 @@
 // calls and operations.
 //
 // startEvent dispatches by event type, in the order in which an operation's events come. The types
-// that come with every call have a fast path (StartUsual) for events like an earlier one. For other
-// events it has no effect, and StartUnusual handles them.
+// that come with most calls have a fast path (StartUsual) for their usual case (tracker.h:
+// CountUsualCall and its kin). Otherwise it changes nothing, and StartUnusual handles the event.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V5_H_
 #define PLUGIN_ADAPTER_ADAPTER_V5_H_
 

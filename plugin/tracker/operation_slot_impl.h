@@ -21,9 +21,8 @@ typename BasicOperationSlot<Atomics>::Claim BasicOperationSlot<Atomics>::ClaimUs
     if (settles) *old = ReadWhile(word);
     *claimed = SlotWord::NextGeneration(word);
     // Release: the reads of the old fields stay before the swap. Acquire: the stores that follow
-    // stay behind it. The loop ends: apart from spurious failures, the swap fails only if a child
-    // of the old operation has just advanced, and few are left of an operation kOperationSlots
-    // calls old.
+    // stay behind it. The loop ends: apart from spurious failures, only a late child of the old
+    // operation makes the swap fail. That began kOperationSlots operations ago: few are to come.
   } while (!word_.compare_exchange_weak(word, *claimed | SlotWord::kClaimed,
                                         std::memory_order_acq_rel, std::memory_order_acquire));
   return settles ? Claim::kSettle : Claim::kClaimed;

@@ -20,7 +20,7 @@ namespace nccl_pulse {
 
 enum class Doing : uint8_t {
   kIdle,        // all of its launches are complete
-  kInside,      // a launch is in flight, and its GPU isn't known to be busy with earlier work
+  kInside,      // a launch is in flight that the GPU has begun (`is_begun`) or may have
   kNotBegun,    // a launch is in flight that the GPU has not begun
   kUnreported,  // NCCL hasn't reported the launch of its last call
   kUnknown,     // see RankActivity::reason
@@ -77,7 +77,8 @@ struct LastEvent {
   int64_t at_ns = 0;
 };
 std::optional<LastEvent> LastEventOf(const RankView& rank);
-// True if the rank's thread was last seen inside NCCL: it had called, and not launched.
+// True if the rank's thread was last seen inside NCCL: it had called, and not launched (so it is
+// not Doing::kInside).
 bool IsInsideNccl(const Member& member);
 // True if the rank had been waiting for kWaitedNs when this happened.
 bool HadWaited(const Member& member, int64_t event_ns);

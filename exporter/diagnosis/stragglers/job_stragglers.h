@@ -2,9 +2,11 @@
 // for a slow rank. If the tensor-parallel ranks of a node wait for one of them, they all arrive
 // late at their other communicators. In a pipeline with a slow stage, all stages do.
 //
-// A late rank is excused if waits may explain half of its lateness: in a communicator with another
-// straggler, or, beyond the waits of the ranks with which it is compared, in calls of other
-// communicators (ShareInCalls). Of late stages of a pipeline, only the latest is not excused.
+// A late rank is excused if waits may explain half of its lateness:
+//   - in a communicator with another straggler, unless this would excuse all late ranks; or
+//   - in calls of other communicators, beyond the waits of the ranks with which it is compared
+//     (ShareInCalls), or if these waits aren't known.
+// Of late stages of a pipeline, all but the latest are excused.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_JOB_STRAGGLERS_H_

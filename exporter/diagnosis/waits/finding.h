@@ -18,13 +18,14 @@
 
 namespace nccl_pulse {
 
-// The job waits for these actors, or for one of them. All have the same ActorState.
+// The job waits for these actors, or for one of them. All have the same ActorState. An actor is
+// given by its index in the graph; a host is a host thread (a process on one GPU), not a machine.
 struct NamedRoots {
   ActorState state{};
   std::vector<uint32_t> actors;
-  std::vector<uint32_t> followed;  // events that may be consequences of these
-  // Set if the actor is a host that has left the order of calls which other ranks keep, so that
-  // they wait for each other: the view in which the host waits.
+  std::vector<uint32_t> followed;  // later ends, stops or driver errors: possible consequences
+  // Set if the actor is a host that made its calls in another order than two or more other ranks,
+  // which wait for it: the view of its own work, for which it may wait.
   std::optional<std::size_t> waits_in{};
 };
 // Actors in a circle, each waiting for the next.
@@ -47,7 +48,8 @@ struct QueuedWaits {
 // The cause of the job's wait can't be seen.
 struct CannotTell {
   std::size_t view = 0;
-  bool is_posted = false;  // the actors form a circle, but its work may have been posted ahead
+  // The waits form a circle, but a host in it may have posted its work ahead and be elsewhere.
+  bool is_posted = false;
 };
 
 struct Finding {

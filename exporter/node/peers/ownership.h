@@ -4,8 +4,8 @@
 // Series with equal labels are added up, gauges show the newest one (families.h), and the ranks of
 // a communicator are compared. So one user's hand-over could falsify another's numbers and
 // verdicts. Therefore a process (pid, PID namespace, rank) belongs to one user, and so does a
-// communicator. A communicator is identified by its id alone, since an invented rank would take
-// part in verdicts.
+// communicator, with all its ranks: else another user could invent a rank, which would take part in
+// verdicts.
 //
 // A process belongs to the user whose claim to its pid the kernel confirms. Else, as for every
 // communicator, the owner is the owner on the previous page, or the user who joined first.

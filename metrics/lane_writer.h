@@ -1,6 +1,6 @@
 // LaneWriter adds a callback's numbers to the communicator's record: it claims a lane (one of the
-// record's four sets of cells), adds to its cells, and releases it. The plugin's callbacks write to
-// lane kLaunch without a claim, each thread to cells of its own (visit.h).
+// record's four sets of cells), adds to its cells, and releases it. The threads that call and launch
+// write to lane kLaunch without a claim: each of its cells has one writer at a time (visit.h).
 //
 //   LaneWriter lane(segment, record, generation, LaneRole::kOther);
 //   if (lane.ok()) lane.Count(SeriesKey::Calls(...), 1, bytes);
@@ -45,7 +45,7 @@ inline void RecordInChunk(HistogramChunk& chunk, uint64_t duration_ns, uint64_t 
 constexpr uint64_t SeriesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
 
 // Activity of a thread; each role prefers its own lane. kLaunch: calling, launching and reporting
-// operations, without a claim. kOther: likewise, for counts that need a claim. kProgress: reporting
+// operations, without a claim. kOther: the same threads, with a claim. kProgress: reporting
 // the progress and end of operations. kBackground: polling.
 enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2, kOther = 3 };
 

@@ -33,7 +33,8 @@ class RecordReader {
 
   // Reads the sums over recycled communicators.
   void ReadRecycled(const SegmentHeader& header, ProcessSnapshot* out) const;
-  // False if the record is free, cannot be read, or was recycled during the read.
+  // Reads a communicator into `out`, and adds its callbacks to `callbacks`. False if the record is
+  // free, cannot be read, or was recycled during the read.
   bool ReadCommunicator(uint32_t index, CallbackCounts* callbacks, CommunicatorSnapshot* out);
 
  private:

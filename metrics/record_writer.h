@@ -32,7 +32,7 @@ namespace nccl_pulse {
 class RecordWriter {
  public:
   // A callback holds a lane for a fraction of a microsecond, unless its thread is preempted.
-  // Recycle and finalize try this often, with this pause.
+  // Recycle and finalize try this often to claim a lane, with this pause.
   static constexpr int kLaneAttempts = 50;
   static constexpr timespec kLanePause{0, 100000};
 

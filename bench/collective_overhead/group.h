@@ -1,8 +1,8 @@
 // Group holds the processes of one configuration, for the coordinator.
 //
 // The groups of all configurations stay alive together, GPU contexts and communicators included.
-// One works; the others block in read. So a comparison costs milliseconds instead of a start's
-// seconds, and both sides of a pair are measured next to each other.
+// One works; the others block in read. So a switch takes milliseconds instead of a start's
+// seconds, and two configurations that are compared run right after each other.
 //
 // Thread: the coordinator's only one. Errors: a sentence; kill a group that failed.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_GROUP_H_
@@ -26,7 +26,8 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  // Start-up in steps, so that groups can do the slow ones concurrently.
+  // Steps of the start, so that several groups can start concurrently: Spawn, then
+  // SendUniqueIdAndConnect, which doesn't wait for the connections; Receive does.
   Error Spawn();
   Error Send(const Request& request);          // to all ranks
   Error Receive(std::vector<Reply>* replies);  // from all ranks; waits up to hang_seconds

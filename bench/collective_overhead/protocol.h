@@ -32,14 +32,14 @@ struct Request {
   uint64_t largest_bytes;  // largest size of these points
   bool per_peer;           // buffers have room for largest_bytes per rank
   uint32_t graph_operations;
-  uint32_t layer_rounds;  // graph-decode: rounds of the kernel before each operation
+  uint32_t layer_rounds;  // kGraphDecode: rounds of the compute kernel before each operation
   bool check_values;
   // kRun. A step is one operation, or one replay of the graph.
   uint32_t warmup_steps;
   uint32_t steps;  // 0: the compute kernels alone
   uint32_t compute_kernels;
   uint32_t compute_rounds;
-  uint32_t processor;  // index among the rank's processors
+  uint32_t processor;  // to which the rank pins itself: index among its processors
 };
 
 struct Reply {

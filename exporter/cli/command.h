@@ -16,7 +16,7 @@
 
 namespace nccl_pulse {
 
-// Exit statuses (docs/cli.md#exit-status). Single commands define others from 6 on.
+// Exit statuses (docs/cli.md#exit-status). 6 and more differ between commands.
 enum ExitStatus {
   kDone = 0,
   kUsageError = 1,

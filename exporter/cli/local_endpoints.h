@@ -14,7 +14,7 @@
 
 namespace nccl_pulse {
 
-// Port of an endpoint's address that names none.
+// Port of an endpoint whose address names no port.
 inline constexpr uint16_t kDefaultEndpointPort = 9410;
 
 // Jobs of other users, or with their own endpoint, use the next ports.

@@ -92,7 +92,7 @@ int ConnectTo(const std::string& name, uid_t owner, SharedDescriptor* connection
 // True if the name is free. Does not disturb its holder.
 bool IsFree(const std::string& name);
 
-// Lists all Unix sockets of this network namespace; read up to kMostUnixSockets bytes.
+// The kernel's list of all Unix sockets of this network namespace, and the most bytes read of it.
 inline constexpr char kUnixSockets[] = "/proc/net/unix";
 inline constexpr std::size_t kMostUnixSockets = 64 << 20;
 
@@ -108,8 +108,8 @@ struct Credentials {
   pid_t pid = 0;  // as seen here; 0: its PID namespace is not visible here
   uid_t user = static_cast<uid_t>(-1);
 };
-// Reads the peer's credentials. Returns false if the kernel refuses them, or if the peer seems to
-// be of this process' user, but that number stands for all unmapped users (IsOneUser).
+// Reads the peer's credentials. Returns false if the kernel refuses them, or if the peer has this
+// process' user number, which stands for all unmapped users (IsOneUser).
 bool PeerCredentials(int connection, Credentials* credentials);
 // In a user namespace the kernel gives all unmapped users one number. Returns false for that
 // number. `overflow_uid` and `uid_map`: the contents of /proc/sys/kernel/overflowuid and

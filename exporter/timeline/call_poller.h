@@ -30,8 +30,8 @@ namespace nccl_pulse {
 
 // How long an endpoint caches a page.
 inline constexpr std::chrono::milliseconds kLookEvery{250};
-// If no calls of a live communicator were read, a busy endpoint is asked for them at the end, again
-// and again, for this many times `options.client.patience`.
+// After the window, busy endpoints are asked again for live communicators whose calls were never
+// read, for this many times `options.client.patience` in total.
 inline constexpr int kLateLooks = 10;
 
 class CallPoller {
@@ -49,8 +49,8 @@ class CallPoller {
   std::vector<JobProcess> processes() const;
 
   // Polls for `window`, then reads each communicator once more, and gets the verdict on the job. If
-  // no calls of some live communicators were read by the end of the window, first calls `tell` with
-  // their number.
+  // calls of live communicators are still missing after the window, calls `tell` with the number of
+  // these communicators before it reads on.
   void Poll(std::chrono::milliseconds window, const std::function<void(std::size_t unread)>& tell);
   Observation Take() { return std::move(seen_); }
 

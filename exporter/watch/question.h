@@ -1,4 +1,5 @@
-// Parses requests to `pulse watch` into a job filter, the job to report on, and formats them.
+// Parses requests to `pulse watch` into filters, which select the jobs to report on, and formats
+// such requests.
 //
 // Thread: any, no state. Errors: false, with a sentence in `error`.
 #ifndef EXPORTER_WATCH_QUESTION_H_

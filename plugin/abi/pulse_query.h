@@ -33,8 +33,8 @@ typedef struct {
   uint64_t calls; /* number of timed calls */
   uint64_t mean_ns, p50_ns, p99_ns;
   int64_t updated_ns; /* when this answer was made */
-  /* One call that can be compared between ranks: the newest timed call that ended before the second that
-   * precedes that of updated_ns (updated at 12:00:05.3: before 12:00:04). Ranks time the same calls, so answers
+  /* One call that can be compared between ranks: the newest timed call that ended at least a whole
+   * second before the second of updated_ns began (updated at 12:00:05.3: before 12:00:04). Ranks time the same calls, so answers
    * updated in the same second have the same call, unless the ranks' clocks or timing budgets differ: compare
    * agreed_call before you compare durations. */
   uint64_t agreed_call; /* number of the call among the communicator's calls of this kind, from 0 */

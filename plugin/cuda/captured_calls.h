@@ -41,7 +41,7 @@ struct CaptureMember {
   // Number of calls launched before each stamp, at most kMostBefore. Published with the stamp.
   uint16_t before[kMostStamps];
 
-  // Copies all fields except `before`. No other thread may use this object yet.
+  // Copies all fields; zeroes `before`. No other thread may use this object yet.
   void CopyFrom(const CaptureMember& from) {
     owner.store(from.owner.load(std::memory_order_relaxed), std::memory_order_relaxed);
     number.store(from.number.load(std::memory_order_relaxed), std::memory_order_relaxed);

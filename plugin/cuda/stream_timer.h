@@ -29,15 +29,15 @@
 //
 // If NCCL's own counter of finished work is proven (work_proof.h), a "hurried" launch, less than
 // 100 us after the previous one, has no tail: an event is half of a callback's cost. If its
-// operation is reported next, it has no stop callback either (launch_follower.h). Launches with
+// operation is reported next, it gets no ticket, and so no stop callback (launch_follower.h). Launches with
 // markers or gates keep their tail. If the counter is refuted, or is not read for 2 s of this
-// process' running time, launches behind a complete tail are OldestLaunch::kUntold: their state is
-// unknown until a later tail completes or the counter is read again.
+// process' running time, launches after a complete last tail are OldestLaunch::kUntold: their state
+// is unknown until a later tail completes or the counter is read again.
 //
 // Gates distinguish a rank whose GPU does not reach a launch, because of the application's earlier
 // work on the stream, from ranks that wait in the launch. The two events of a gate are around that
-// earlier work. `front` is recorded in front of the launch. `behind` is the tail of the previous
-// launch, which is not recorded again; the gate's old event becomes the new tail. If the previous
+// earlier work. `front` is recorded in front of the launch. `behind` takes over the event of the
+// previous launch's tail; the gate's old event becomes the new tail. If the previous
 // launch has no tail, there is no `behind`; only the counter shows whether it is complete.
 //
 //   `behind`       `front`        the launch
@@ -245,7 +245,7 @@ class StreamTimer {
     timer.gate_.store(CommunicatorTimer::kNoGate);
   }
   // Call before a timed launch. Returns the pair's index, or kNoPair if none is free or the driver
-  // fails. Results sees everything that the caller stores for the pair until EndPair.
+  // fails. Results::OnTimed sees all that the caller stores for the pair until EndPair.
   uint32_t BeginTiming(CommunicatorTimer& timer, CudaStream stream);
   // Call after a timed launch. Returns false if the pair is lost.
   [[gnu::cold, gnu::noinline]] bool EndPair(CommunicatorTimer& timer, CudaStream stream,
@@ -271,8 +271,8 @@ class StreamTimer {
   }
 
   // Call before a launch if is_counted. Returns true if the launch is hurried: no event is recorded
-  // behind it, and EndHurried replaces End. Relaxed: until the launch is counted, the poller takes
-  // its time for the time of the previous launch, which is less than kHurryNs earlier.
+  // behind it, and EndHurried replaces End. Relaxed: until the launch is counted, the poller may
+  // date the previous launch by this one's time, less than kHurryNs too late.
   static bool BeginHurried(CommunicatorTimer& timer, uint64_t now_ns) {
     if (__builtin_expect(!IsInAHurry(timer, now_ns) || NeedsMore(timer, now_ns), 0)) {
       return false;

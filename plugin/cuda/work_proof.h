@@ -16,8 +16,8 @@
 //   kUnknown ─▶ kLocated ─▶ kCalibrating ─▶ kProven       any of them ─▶ kRefuted, kGone
 //
 //   state         event                                                        next
-//   kUnknown      first launch: pointers to device memory were found           kLocated
-//                 before NCCL's context (work_search.h)
+//   kUnknown      first launch: the memory in front of the profiler context,   kLocated
+//                 by address, has pointers to device memory (work_search.h)
 //   kLocated      one of them points to a block as drawn above                 kCalibrating
 //   kCalibrating  in three quiet polls, each with more work, the sum of one    kProven
 //                 word over all channels equals the work of all launches;
@@ -35,7 +35,7 @@
 // report. It is 0 without either.
 //   sum >= others + work of the complete launches                        else kBehind
 //   sum <= others + launched work, if others can't grow                  else kAhead
-//   sum == both, in a quiet poll, if others can't grow                   else kDiffers, if twice
+//   sum == others + launched work, in a quiet poll, if others can't grow else kDiffers, if twice
 //
 // An inference engine may replay graphs without a pause, with few eager calls between them. Its
 // communicators are never quiet. Two polls are then compared within bounds (CalibrateByReplays):
@@ -53,9 +53,9 @@
 // known since when the counter has not grown (moved_ns), but the word is not proven.
 //
 // Two rules reject words that are clocks: no channel grows faster than channel 0, and no launch
-// takes less than kLeastLaunchNs. To reject also a word that grows a tenth more or less than the
-// work, its growth since the first poll must be at least kLeastWeight times the work in flight at
-// both polls, since the bounds are as far apart as that work.
+// takes less than kLeastLaunchNs. The bounds are as far apart as the work in flight at both polls, so
+// a word that grows a tenth more or less than the work could fit. Its growth since the first poll
+// must therefore be at least kLeastWeight times that work in flight.
 //
 // Communicators of a process normally use the same NCCL, so a word proven on one communicator needs
 // only kKnownWordMatches polls on the next.
@@ -165,9 +165,9 @@ class WorkProof {
     return is_captured || !is_settled_ || work.work != seen_.work || completed != completed_;
   }
 
-  // Returns the finished work of eager launches in the last copy, if is_finished_known. Once calls
-  // are captured, the value may include replays; it is then valid only for launches made before the
-  // capture, which NCCL finishes before any replay.
+  // Returns the finished work of eager launches in the last copy, if is_finished_known. After the
+  // first capture the value may include replays: compare it only with the work up to a launch made
+  // before the capture, which NCCL finishes before any replay.
   bool is_finished_known() const { return state_ == WorkState::kProven && is_finished_known_; }
   uint64_t finished_work() const { return sum_ - others_before_capture_; }
   // Return the counter in the last copy: sum over the channels, and channel 0. Valid if kProven.

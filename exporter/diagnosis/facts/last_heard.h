@@ -1,5 +1,5 @@
-// LastHeard keeps the last snapshots of processes in hung communicators, for polls in which their
-// endpoint is silent.
+// LastHeard keeps the last snapshots of processes in hung communicators, for polls of `pulse watch`
+// in which their endpoint is silent.
 //
 // A silent endpoint does not change the verdict: a rank that has not called is still the rank that
 // the others wait for. So AddTo adds such a process to the set, as of its last snapshot, and the

@@ -32,7 +32,7 @@ struct SnapshotSet {
   std::vector<ProcessSnapshot> processes;
   // Ended processes that are not on the page, for the diagnosis; without latencies.
   std::vector<ProcessSnapshot> ended;
-  // Jobs without the plugin whose GPUs wait: their notes, and the summary if no root is found.
+  // Notes on jobs without the plugin whose GPUs wait; first the summary, if no root is found.
   std::vector<OutsideNote> outside_notes;
   // Labels of the serving process, "name=value,name=value", for the endpoint's own series. Other
   // series have their process' labels.
@@ -55,8 +55,8 @@ inline int64_t ShorterThreshold(int64_t a_ns, int64_t b_ns) {
   return a_ns == 0 || b_ns == 0 ? std::max(a_ns, b_ns) : std::min(a_ns, b_ns);
 }
 
-// Returns the age from which data is outdated: a stopped process must be known before a hang is
-// reported.
+// Returns the value of `stalled_after_ns`: a stopped process must be known before a hang is
+// reported, so it is at most the shortest threshold for a hang.
 inline int64_t StalledAfterNs(const SnapshotSet& set) {
   int64_t stalled_after_ns = kStoppedAfterNs;
   for (const ProcessSnapshot& process : set.processes) {

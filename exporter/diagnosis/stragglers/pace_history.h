@@ -7,7 +7,7 @@
 // collective) or has lasted five minutes. Old neighbors are merged: kMostWindows cover a day.
 //
 //   ├──┼────┼──┤ ...  ├──┼──┼──┤
-//   before            now: the last kPaceWindows; each must be slower, as a pause is shorter
+//   before            now: the last kPaceWindows; each must be slower: no pause is as long
 //
 // "Before" is the fastest earlier run of windows with about as many calls.
 //

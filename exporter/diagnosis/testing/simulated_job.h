@@ -188,8 +188,8 @@ class SimulatedJob {
   int64_t now_ = kStart;
 };
 
-// Returns an earlier wait in a call of Launch's default size, which ended with progress and still
-// counts.
+// Returns a wait that ended with progress, in a call of Launch's default size, and is recent enough
+// to excuse others.
 inline LongestWaitSnapshot WaitedBefore(const std::string& op, uint64_t ns) {
   return {op, 4, ns, kStart + 1000000 * kSecond};
 }

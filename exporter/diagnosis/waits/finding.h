@@ -1,7 +1,7 @@
 // FindWaits follows the graph of waits (graph.h) to its roots, the actors that wait for no other,
 // and returns each job's findings: which roots the job waits for, or why none can be named.
 //
-// Thread: any, no state. Points into the views.
+// Thread: any, no state. Results are indices of views and actors.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_FINDING_H_
 #define EXPORTER_DIAGNOSIS_WAITS_FINDING_H_
 
@@ -24,8 +24,8 @@ struct NamedRoots {
   ActorState state{};
   std::vector<uint32_t> actors;
   std::vector<uint32_t> followed;  // later ends, stops or driver errors: possible consequences
-  // Set if the actor is a host that made its calls in another order than two or more other ranks,
-  // which wait for it: the view of its own work, for which it may wait.
+  // The view in which the host's own work may wait. Set only if the actor is a host that called in
+  // another order than two or more other ranks, and these wait for it.
   std::optional<std::size_t> waits_in{};
 };
 // Actors in a circle, each waiting for the next.
@@ -41,7 +41,7 @@ struct NoProgress {
   std::size_t view = 0;
   bool is_in_replay = false;
 };
-// GPUs are behind work other than NCCL's, and no rank is known to wait for them in NCCL.
+// Other work keeps GPUs from NCCL's work, and no rank is known to wait for these GPUs in NCCL.
 struct QueuedWaits {
   std::size_t view = 0;
 };

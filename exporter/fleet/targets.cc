@@ -88,24 +88,22 @@ class Prometheus {
       : question_(question), options_(options) {}
 
   bool Find(std::vector<Address>* targets, std::string* error) {
-    std::set<std::string> jobs;
-    if (!question_.job_id.empty()) jobs.insert(question_.job_id);
     std::vector<Json> found;
-    const std::string comm =
-        question_.comm_id ? absl::StrCat("comm=\"", CommunicatorText(*question_.comm_id), "\"")
-                          : "";
-    if (question_.comm_id && jobs.empty()) {
-      // The rank that blocks a communicator may belong to the job, but not to the communicator.
-      if (!Series(comm, &found, error)) return false;
-      for (const Json& series : found) jobs.insert(TextAt(At(series, "metric"), "job_id"));
-      jobs.erase("");
+    std::set<std::string> jobs = {question_.job_id};
+    std::string matchers = question_.comm_id
+                               ? absl::StrCat("comm=\"", CommunicatorText(*question_.comm_id), "\"")
+                               : "";
+    if (question_.job_id.empty()) {
+      if (!Series(matchers, &found, error)) return false;
+      // The rank that blocks a communicator may belong to one of its jobs, but not to it.
+      for (std::size_t i = 0; question_.comm_id && i < found.size(); ++i) {
+        jobs.insert(TextAt(At(found[i], "metric"), "job_id"));
+      }
     }
-    std::string matchers = comm;
-    if (!jobs.empty()) {
+    jobs.erase("");
+    for (const std::string& job : jobs) {
       // The job's name is taken literally, not as a pattern.
-      matchers = absl::StrCat("job_id=", Quoted(*jobs.begin()));
-    }
-    if (found.empty() || !jobs.empty()) {
+      matchers = absl::StrCat("job_id=", Quoted(job));
       if (!Series(matchers, &found, error)) return false;
     }
     if (found.empty()) {
@@ -138,8 +136,8 @@ class Prometheus {
     return false;
   }
 
+  // Appends the series to `found`.
   bool Series(const std::string& matchers, std::vector<Json>* found, std::string* error) const {
-    found->clear();
     const std::string query =
         absl::StrCat("group by (job, instance, job_id) (last_over_time(nccl_communicator_info{",
                      matchers, "}[15m]))");
@@ -158,7 +156,7 @@ class Prometheus {
       *error = "its answer has no result";
       return false;
     }
-    *found = result.get<std::vector<Json>>();
+    found->insert(found->end(), result.begin(), result.end());
     return true;
   }
 

@@ -350,9 +350,10 @@ class SourcesTest(DiagnoseCase):
             url = urllib.parse.urlparse(handler.path)
             if url.path == "/api/v1/query":
                 queries.append(urllib.parse.parse_qs(url.query)["query"][0])
-                # Two targets have one instance: relabelling gave both the node's name.
-                result = [{"metric": {"job": "nccl", "instance": "i%d" % i, "job_id": "4711"},
-                           "value": [0, "1"]} for i in range((len(endpoints) + 1) // 2)]
+                # Two targets have one instance: relabelling gave both the node's name. The communicator is of two jobs.
+                result = [{"metric": {"job": "nccl", "instance": "i%d" % i, "job_id": job}, "value": [0, "1"]}
+                          for i in range((len(endpoints) + 1) // 2) for job in [jobs[i % len(jobs)]]
+                          if "comm=" in queries[-1] or '"%s"' % job in queries[-1]]
                 reply(handler, json.dumps(
                     {"status": "success", "data": {"resultType": "vector", "result": result}}).encode())
             elif url.path == "/api/v1/targets":
@@ -362,11 +363,15 @@ class SourcesTest(DiagnoseCase):
                 reply(handler, json.dumps({"status": "success", "data": {"activeTargets": targets}}).encode())
             else:
                 reply(handler, b"", 404)
-        status, out, err = self.run_pulse("--prometheus=http://" + self.endpoint(prometheus).name, "--job-id=4711")
-        self.assertEqual(status, 3, out + err)
-        self.assertIn("global rank %d on" % culprits[0], out.split("\n")[0])
-        self.assertIn("%d of %d endpoints answered" % (len(pages), len(pages)), out)
+        jobs = ["4711"]
+        server = "--prometheus=http://" + self.endpoint(prometheus).name
+        comm = json.loads(self.run_pulse(server, "--job-id=4711", "--json")[1])["roots"][0]["communicators"][0]
         self.assertIn('nccl_communicator_info{job_id="4711"}', queries[0])
+        for flag, jobs in (("--job-id=4711", ["4711"]), ("--comm=" + comm, ["engine", "trainer"])):
+            status, out, err = self.run_pulse(server, flag)
+            self.assertEqual(status, 3, out + err)
+            self.assertIn("global rank %d on" % culprits[0], out.split("\n")[0])
+            self.assertIn("%d of %d endpoints answered" % (len(pages), len(pages)), out)
 
     def test_bad_prometheus(self):
         def says(body, status=200):

@@ -1,7 +1,7 @@
 // Group holds the processes of one configuration, for the coordinator.
 //
 // The groups of all configurations stay alive together, GPU contexts and communicators included.
-// One works; the others block in read. So a switch takes milliseconds instead of a start's
+// One group works; the others block in read. So a switch takes milliseconds instead of a start's
 // seconds, and two configurations that are compared run right after each other.
 //
 // Thread: the coordinator's only one. Errors: a sentence; kill a group that failed.

@@ -21,7 +21,7 @@ namespace nccl_pulse {
 
 struct CaptureLimits {
   std::size_t captures = 8;  // per agent
-  // Of these together. One capture may collect a quarter of it before compression.
+  // Limit of all together. One capture may collect a quarter of it before compression.
   uint64_t bytes = uint64_t{256} << 20;
 };
 

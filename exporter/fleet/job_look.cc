@@ -312,8 +312,9 @@ std::vector<JobLook> SplitByJob(JobLook look) {
   std::vector<JobLook> split;
   for (auto& [job, part] : looks) {
     for (CommunicatorDiagnosis& each : part.diagnosis) {
-      if (each.hang && each.hang->suspects_seen_in)
+      if (each.hang && each.hang->suspects_seen_in) {
         each.hang->suspects_seen_in = indices[*each.hang->suspects_seen_in];
+      }
     }
     part.endpoints = part.heard = job == kOfNotesAlone ? look.heard : endpoints[job].size();
     part.endpoint_of = look.endpoint_of;

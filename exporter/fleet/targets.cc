@@ -82,6 +82,14 @@ std::string Escaped(const std::string& text) {
   return escaped;
 }
 
+// Returns the jobs of these series, without "".
+std::set<std::string> JobsOf(const std::vector<Json>& found) {
+  std::set<std::string> jobs;
+  for (const Json& series : found) jobs.insert(TextAt(At(series, "metric"), "job_id"));
+  jobs.erase("");
+  return jobs;
+}
+
 class Prometheus {
  public:
   Prometheus(const PrometheusQuestion& question, const FleetClientOptions& options)
@@ -89,18 +97,17 @@ class Prometheus {
 
   bool Find(std::vector<Address>* targets, std::string* error) {
     std::vector<Json> found;
-    std::set<std::string> jobs = {question_.job_id};
+    std::set<std::string> jobs;
     std::string matchers = question_.comm_id
                                ? absl::StrCat("comm=\"", CommunicatorText(*question_.comm_id), "\"")
                                : "";
-    if (question_.job_id.empty()) {
+    if (!question_.job_id.empty()) {
+      jobs.insert(question_.job_id);
+    } else {
       if (!Series(matchers, &found, error)) return false;
       // The rank that blocks a communicator may belong to one of its jobs, but not to it.
-      for (std::size_t i = 0; question_.comm_id && i < found.size(); ++i) {
-        jobs.insert(TextAt(At(found[i], "metric"), "job_id"));
-      }
+      if (question_.comm_id) jobs = JobsOf(found);
     }
-    jobs.erase("");
     for (const std::string& job : jobs) {
       // The job's name is taken literally, not as a pattern.
       matchers = absl::StrCat("job_id=", Quoted(job));
@@ -166,9 +173,7 @@ class Prometheus {
     std::vector<Json> found;
     std::string error;
     if (question_.job_id.empty() || !Series("", &found, &error)) return "";
-    std::set<std::string> jobs;
-    for (const Json& series : found) jobs.insert(TextAt(At(series, "metric"), "job_id"));
-    jobs.erase("");
+    std::set<std::string> jobs = JobsOf(found);
     const std::size_t more = jobs.size() > kMostNamed ? jobs.size() - kMostNamed : 0;
     while (jobs.size() > kMostNamed) jobs.erase(std::prev(jobs.end()));
     return jobs.empty() ? ""

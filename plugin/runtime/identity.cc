@@ -64,7 +64,8 @@ ProcessIdentity FindProcessIdentity() {
   ProcessIdentity identity;
   char hostname[256] = {};
   if (gethostname(hostname, sizeof(hostname) - 1) == 0) identity.hostname = hostname;
-  // The innermost launcher's first: processes that mpirun or torchrun starts inherit Slurm's number of their launcher.
+  // From the innermost launcher to the outermost: what mpirun or torchrun starts inherits Slurm's
+  // number of its launcher.
   identity.global_rank =
       FirstSet({"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
   identity.local_rank =

@@ -74,7 +74,7 @@ struct Host {
 
   // Of both answers.
   MadeUpRank& Rank(int rank, int communicator = 0) { return before[communicator].ranks[rank]; }
-  // Of the second answer, which repeats the first one unless a test asks for this.
+  // Returns a communicator of the second answer, which else repeats the first one.
   MadeUpCommunicator& After(int communicator = 0) {
     if (after.empty()) after = before;
     return after[communicator];

@@ -59,7 +59,7 @@ uint64_t RecycledCalls(const ProcessSnapshot& snapshot) {
   return calls;
 }
 
-// Of the communicators 1 to `count`.
+// Returns the communicators 1 to `count`, each of which has run every kind.
 std::vector<std::unique_ptr<NcclCommunicator>> RunEveryKindOn(uint64_t count) {
   std::vector<std::unique_ptr<NcclCommunicator>> communicators;
   for (uint64_t id = 1; id <= count; ++id) {

@@ -6,7 +6,7 @@
 //   - in a communicator with another straggler, unless this would excuse all late ranks; or
 //   - in calls of other communicators, beyond the waits of the ranks with which it is compared
 //     (ShareInCalls), or if these waits aren't known.
-// Of late stages of a pipeline, all but the latest are excused.
+// All late stages of a pipeline but the latest are excused.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_JOB_STRAGGLERS_H_

@@ -174,6 +174,9 @@ int Main(const std::string& plugin, int thread_count, int collectives,
   std::condition_variable changed;
   int turn = 0;
   std::vector<std::thread> threads;
+  // No thread runs before all have their stacks. They are thus at equal distances in memory, and the
+  // plugin, which finds a thread's entry by its address, has a separate entry for each of eight.
+  std::unique_lock<std::mutex> start(mutex);
   for (int i = 0; i < thread_count; ++i) {
     threads.emplace_back([&, i] {
       std::unique_lock<std::mutex> lock(mutex);
@@ -185,6 +188,7 @@ int Main(const std::string& plugin, int thread_count, int collectives,
       changed.wait(lock, [&] { return turn == thread_count; });
     });
   }
+  start.unlock();
   for (std::thread& thread : threads) thread.join();
   fflush(stdout);
   _Exit(0);  // skips the plugin's threads and its shutdown

@@ -20,7 +20,6 @@ OperationEvent CollectiveOf(const Descriptor& descriptor) {
   OperationEvent event{};
   event.count = coll.count;
   event.sequence = coll.seqNumber;
-  event.parent = TicketOf(descriptor.parentObj);
   event.rank = descriptor.rank;
   event.root_or_peer = coll.root;
   event.is_collective = true;
@@ -35,7 +34,6 @@ OperationEvent PointToPointOf(const Descriptor& descriptor) {
   const auto& p2p = descriptor.p2p;
   OperationEvent event{};
   event.count = p2p.count;
-  event.parent = TicketOf(descriptor.parentObj);
   event.root_or_peer = p2p.peer;
   event.rank = descriptor.rank;
   event.counts_as_call = true;

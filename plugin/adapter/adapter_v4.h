@@ -19,6 +19,12 @@ auto ProtocolOf(const Coll& coll, long /*before v7*/) {
   return coll.proto;
 }
 
+// Returns the ticket of the operation's call; 0 in v4, where the parent is the Group.
+template <typename Descriptor>
+uint64_t ParentCallOf(const Descriptor& descriptor, bool counts_as_call) {
+  return counts_as_call ? 0 : TicketOf(descriptor.parentObj);
+}
+
 // `counts_as_call`: the version has no event for the call itself (before v5).
 template <typename Descriptor>
 OperationEvent CollectiveOf(const Descriptor& descriptor, bool counts_as_call) {
@@ -30,7 +36,7 @@ OperationEvent CollectiveOf(const Descriptor& descriptor, bool counts_as_call) {
   event.proto = ProtocolOf(coll, 0);
   event.count = coll.count;
   event.sequence = coll.seqNumber;
-  event.parent = TicketOf(descriptor.parentObj);
+  event.parent = ParentCallOf(descriptor, counts_as_call);
   event.root_or_peer = coll.root;
   event.rank = descriptor.rank;
   event.channels = coll.nChannels;
@@ -46,7 +52,7 @@ OperationEvent PointToPointOf(const Descriptor& descriptor, bool counts_as_call)
   event.func = p2p.func;
   event.datatype = p2p.datatype;
   event.count = p2p.count;
-  event.parent = TicketOf(descriptor.parentObj);
+  event.parent = ParentCallOf(descriptor, counts_as_call);
   event.root_or_peer = p2p.peer;
   event.rank = descriptor.rank;
   event.channels = p2p.nChannels;

@@ -51,7 +51,7 @@ struct OperationEvent {
   const char* proto;
   uint64_t count;        // elements of `datatype`; NCCL gives bytes for AllGather and Broadcast
   uint64_t sequence;     // number among the communicator's collectives of this function, from 0
-  uint64_t parent;       // ticket of the call, 0: none
+  uint64_t parent;       // ticket of the call; 0: none, or before v5
   int32_t root_or_peer;  // root of a Coll; peer of a P2p
   int rank;              // in the communicator
   uint8_t channels;      // 0: not known

@@ -27,8 +27,9 @@ enum class TicketKind : uint32_t {
   kOperation = 3,       // Coll or P2p
   kProxyOp = 4,         // child: number within the operation, at most 255
   kKernelChannel = 5,   // child: channel
-  kGroup = 6,           // GroupApi; child: 1 if captured into a CUDA graph. Otherwise its end is
-                        // awaited; generation: of the context; operation: 1 for a group of one call
+  kGroup = 6,           // GroupApi; child: 1 if captured into a CUDA graph (or a Group before API
+                        // v5). Otherwise its end is awaited; generation: of the context; operation:
+                        // 1 for a group of one call
   kLaunch = 7,          // child: index of its pair of timing events; operation: running number;
                         // generation: of the context
   kCapturedLaunch = 9,  // a launch followed by a stamp; generation: of the context

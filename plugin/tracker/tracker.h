@@ -104,6 +104,11 @@ class Tracker {
 
   // `is_one_call`: the application made one call, without a group of its own.
   inline uint64_t StartGroup(uint64_t context, bool captured, bool is_one_call);
+  // Returns the ticket of a Group before API v5. Its stop has no effect. It is needed because NCCL
+  // omits the operations of a Group without a handle (docs/nccl-profiler-api.md#handles).
+  uint64_t UnusedGroup() const {
+    return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0, 0);
+  }
   // Fast paths for the common case of each kind. Return false, without effect, otherwise.
   [[gnu::always_inline]] inline bool StartUsualGroup(uint64_t context, bool captured,
                                                      bool is_one_call);

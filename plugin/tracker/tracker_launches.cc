@@ -6,7 +6,7 @@
 namespace nccl_pulse {
 
 void Tracker::StopGroup(uint64_t ticket) {
-  if (Ticket::Child(ticket) != 0) return;  // captured into a graph
+  if (Ticket::Child(ticket) != 0) return;  // its end is not awaited
   Communicator& communicator = communicators_.At(ticket);
   const uint64_t context = communicator.context.acquire();  // sees the events
   if (context == 0 || Ticket::Generation(ticket) != Ticket::Generation(context)) return;

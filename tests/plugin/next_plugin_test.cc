@@ -14,6 +14,7 @@
 #include "plugin/abi/profiler_v7.h"
 #include "tests/plugin/harness.h"
 #include "tests/plugin/next_profiler.h"
+#include "tests/plugin/older_api.h"
 #include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
@@ -145,6 +146,27 @@ TEST_IN_CHILD(NextPlugin, AnOlderOneGetsItsVersion, {"NCCL_PULSE_NEXT_PLUGIN", k
   Start(communicator.context(), coll);
   EXPECT_THAT(Started(notes), ElementsAre(abi::kEventGroup, abi::kEventColl));
   EXPECT_EQ(notes.calls.back().parent, Only(notes, NextCall::kStart, abi::kEventGroup).handle);
+}
+
+// An operation's parent is its Group. Without a handle for the Group, NCCL omits the operation
+// (ncclProfilerStartTaskEvents, 2.27.7).
+TEST(NextPlugin, BothGetTheOperationsOfAnOlderNccl) {
+  for (const NextManner manner : {NextManner::kGood, NextManner::kNoHandles}) {
+    RunInChild({{"NCCL_PULSE_NEXT_PLUGIN", kNextV4}}, [manner] {
+      NextNotes& notes = Notes(kNextV4);
+      notes.manner = manner;
+      notes.mask = kAll;
+      OlderCommunicator communicator(0xc0);
+      communicator.Stop(communicator.StartProxyOp(communicator.Enqueue()));
+      EXPECT_THAT(Started(notes),
+                  ElementsAre(abi::kEventGroup, abi::kEventColl, abi::kEventProxyOp));
+      const NextCall& coll = Only(notes, NextCall::kStart, abi::kEventColl);
+      EXPECT_EQ(coll.parent, Only(notes, NextCall::kStart, abi::kEventGroup).handle);
+      EXPECT_EQ(Only(notes, NextCall::kStart, abi::kEventProxyOp).parent, coll.handle);
+      EXPECT_EQ(Calls(Find(ReadSnapshot(), 0xc0)), 1u);
+      EXPECT_THAT(IgnoredByName(ReadSnapshot()), IsEmpty());
+    });
+  }
 }
 
 TEST_IN_CHILD(NextPlugin, ANewerNcclHasTheSameLayout, {"NCCL_PULSE_NEXT_PLUGIN", kNextV5}) {

@@ -22,10 +22,15 @@ class OlderCommunicator {
   OlderCommunicator(const OlderCommunicator&) = delete;
   OlderCommunicator& operator=(const OlderCommunicator&) = delete;
 
-  // Coll start and stop of an AllReduce of so many elements of four bytes. Returns its handle.
+  // Group and Coll of an AllReduce of so many elements of four bytes. Returns the Coll's handle.
+  // Without a handle for the Group, NCCL omits the Coll (ncclProfilerStartTaskEvents, 2.27.7).
   void* Enqueue(uint64_t count = 256) {
     abi::v4::Descriptor event{};
+    event.type = static_cast<uint8_t>(abi::kEventGroup);
+    void* group = Start(event);
+    if (group == nullptr) return nullptr;
     event.type = static_cast<uint8_t>(abi::kEventColl);
+    event.parentObj = group;
     event.coll.func = "AllReduce";
     event.coll.count = count;
     event.coll.datatype = "ncclFloat32";
@@ -34,6 +39,7 @@ class OlderCommunicator {
     event.coll.nChannels = 2;
     void* operation = Start(event);
     Stop(operation);
+    Stop(group);
     return operation;
   }
   void* StartProxyOp(void* operation) {

@@ -45,10 +45,21 @@ struct ApiOf {
     }
   }
 
+  // Before v5 the event of an operation has a Group as its parent. Without a handle for the Group,
+  // NCCL omits the operation (ncclProfilerStartTaskEvents, 2.23.4 to 2.27.7).
   void* Start(Descriptor event) {
+    const bool has_group =
+        kVersion < 5 && (event.type == abi::kEventColl || event.type == abi::kEventP2p);
+    if (has_group) {
+      Descriptor group{};
+      group.type = abi::kEventGroup;
+      event.parentObj = Start(group);
+      if (event.parentObj == nullptr) return nullptr;
+    }
     void* handle = &event;
     EXPECT_EQ(profiler.startEvent(context, &handle, &event), abi::kSuccess);
     EXPECT_NE(handle, &event) << "the handle was not written";
+    if (has_group) Stop(event.parentObj);
     return handle;
   }
 

@@ -127,7 +127,7 @@ class Examiner {
   }
 
   static uint64_t CollectivesOf(const RankView& rank) {
-    return Total(CollectiveCalls(*rank.communicator));
+    return TotalCollectives(*rank.communicator);
   }
 
   // Finds lost processes that are missed: a live rank may wait for them. If no communicator is in

@@ -25,6 +25,14 @@ Calls CollectiveCalls(const CommunicatorSnapshot& communicator) {
   return calls;
 }
 
+uint64_t TotalCollectives(const CommunicatorSnapshot& communicator) {
+  uint64_t total = 0;
+  for (const CallCountSnapshot& call : communicator.calls) {
+    if (IsCollective(call.op) && !call.captured) total += call.calls;
+  }
+  return total;
+}
+
 Calls WithoutSizes(const Calls& calls) {
   Calls sums;
   for (const auto& [kind, count] : calls) sums[{kind.first, -1}] += count;
@@ -127,6 +135,10 @@ Calls AbandonedCalls::CountWithout(const RankView& rank) const {
     if (made != 0) calls[{op, -1}] = made;
   }
   return calls;
+}
+
+uint64_t AbandonedCalls::TotalWithout(const RankView& rank) const {
+  return by_op_.empty() ? TotalCollectives(*rank.communicator) : Total(CountWithout(rank));
 }
 
 }  // namespace nccl_pulse

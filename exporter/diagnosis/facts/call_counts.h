@@ -24,6 +24,7 @@ namespace nccl_pulse {
 using Calls = std::map<std::pair<std::string, int>, uint64_t>;
 
 Calls CollectiveCalls(const CommunicatorSnapshot& communicator);
+uint64_t TotalCollectives(const CommunicatorSnapshot& communicator);
 Calls WithoutSizes(const Calls& calls);
 uint64_t Total(const Calls& calls);
 // Returns the calls by which `more` exceeds `less`.
@@ -56,6 +57,7 @@ class AbandonedCalls {
   // Returns the rank's collectives without abandoned ones. Their sizes are not known, so for
   // these operations the sizes are ignored on all ranks.
   Calls CountWithout(const RankView& rank) const;
+  uint64_t TotalWithout(const RankView& rank) const;
 
  private:
   std::map<std::string, std::map<const RankView*, uint64_t>> by_op_;

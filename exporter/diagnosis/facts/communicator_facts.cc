@@ -93,7 +93,7 @@ void CompareCalls(CommunicatorFacts* facts) {
   }
   if (!facts->calls.empty()) facts->least = facts->calls.front();
   for (std::size_t i = 1; i < facts->calls.size(); ++i) {
-    facts->least = Common(facts->least, facts->calls[i]);
+    if (facts->calls[i] != facts->least) facts->least = Common(facts->least, facts->calls[i]);
     if (Total(facts->calls[i]) > Total(facts->calls[facts->most])) facts->most = i;
   }
   for (std::size_t i = 0; i < facts->calls.size(); ++i) {
@@ -103,6 +103,7 @@ void CompareCalls(CommunicatorFacts* facts) {
     facts->is_quiet &=
         ElapsedNs(facts->now_ns, std::max(communicator.last_launch_realtime_ns,
                                           communicator.unreported_since_realtime_ns)) >= kQuietNs;
+    if (facts->calls[i] == most) continue;
     facts->is_mismatched |= !Excess(facts->calls[i], most).empty();
     const Calls missing = Excess(most, facts->calls[i]);
     if (missing.empty()) continue;
@@ -141,7 +142,7 @@ void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
 // about to launch.
 bool HasParts(const RankView& rank, uint64_t parts) {
   const CommunicatorSnapshot& communicator = *rank.communicator;
-  const uint64_t collectives = Total(CollectiveCalls(communicator));
+  const uint64_t collectives = TotalCollectives(communicator);
   if (communicator.launches <= collectives) return false;
   const uint64_t exchanges = communicator.launches - collectives;
   return exchanges <= UINT64_MAX / parts && rank.CallsOf("Send") == exchanges * parts &&

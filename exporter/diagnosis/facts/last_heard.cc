@@ -27,7 +27,7 @@ auto ProgressOf(const CommunicatorSnapshot& communicator) {
   const bool is_by_calls = !communicator.has_heartbeat || communicator.unreported_calls != 0;
   return std::tuple(communicator.launches_completed, communicator.graph_replays,
                     communicator.graph_position.passed, communicator.finalized,
-                    is_by_calls ? Total(CollectiveCalls(communicator)) : 0);
+                    is_by_calls ? TotalCollectives(communicator) : 0);
 }
 
 // Returns the part of `process` that the graph of waits reads.

@@ -73,8 +73,7 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
   member.rank = &rank;
   member.gpu_use = communicator.work.gpu_use;
   member.launched_ns = SeenInFlightSince(communicator);
-  member.called =
-      counts_launches ? communicator.launches : Total(facts.abandoned.CountWithout(rank));
+  member.called = counts_launches ? communicator.launches : facts.abandoned.TotalWithout(rank);
   member.in_flight =
       communicator.launches - std::min(communicator.launches, communicator.launches_completed);
   if (rank.state == RankView::State::kFinalized) {

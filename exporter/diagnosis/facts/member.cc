@@ -6,15 +6,22 @@
 namespace nccl_pulse {
 namespace {
 
-// Returns the rank's activity; if its process is stalled or its driver has failed, as of the
-// background thread's last poll, since no later one is known.
+// Returns the rank's activity; if its process is stalled or in exit(), or its driver has failed, as
+// of the background thread's last poll, since no later one is known.
 RankActivity LastKnownActivity(const RankView& rank, int64_t now_ns) {
   const ProcessSnapshot& process = *rank.process;
-  const bool is_stalled = rank.activity.reason == UnknownReason::kPollerStalled;
-  if (!is_stalled && rank.activity.reason != UnknownReason::kDriverError) return rank.activity;
+  const UnknownReason reason = rank.activity.reason;
+  const bool is_stalled = reason == UnknownReason::kPollerStalled;
+  const bool is_exiting = reason == UnknownReason::kPollerEnded;
+  if (!is_stalled && !is_exiting && reason != UnknownReason::kDriverError) return rank.activity;
   RankActivity last =
       ActivityAtLastPoll(process, *rank.communicator,
                          std::min(process.last_poll_realtime_ns, SeenUntil(process, now_ns)));
+  // Work that was launched shortly before exit() may have completed since.
+  if (is_exiting && rank.is_live_process() &&
+      ElapsedNs(process.last_poll_realtime_ns, last.since_realtime_ns) < kWaitedNs) {
+    return rank.activity;
+  }
   // It runs again, and the next poll of its background thread will show whether its work has
   // completed.
   const bool has_resumed = is_stalled && rank.is_live_process() && !rank.is_stopped;

@@ -93,7 +93,9 @@ void PointToCaller(GraphBuilder& graph, std::size_t i, std::size_t at, const Cal
   const Member& each = waits.members[at];
   const bool has_peers = graph.view(i).has_point_to_point;
   const std::optional<LastEvent> cause = CauseOf(*each.rank, call.began_ns);
-  if (cause && IsHeldUpByEvent(*cause, each, call.most_launches)) {
+  // A rank that had waited for one that is not seen, before it ended.
+  const bool is_victim = cause && HadWaited(each, cause->at_ns) && graph.DoAllSeenWait(i);
+  if (cause && !is_victim && IsHeldUpByEvent(*cause, each, call.most_launches)) {
     return graph.Point(call.id, graph.Event(*each.rank, *cause, call.began_ns), Sure::kMust);
   }
   const bool is_gpu_behind =
@@ -130,7 +132,8 @@ void AddLastResorts(GraphBuilder& graph, std::size_t i, const CallWait& call) {
   if (call.number != 0 && is_any_live && !is_any()) {
     for (const Member& each : waits.members) {
       const CommunicatorSnapshot& left = *each.rank->communicator;
-      if (each.rank->state == RankView::State::kFinalized && WaitsForAll(left.last_call_op) &&
+      if (each.rank->state == RankView::State::kFinalized &&
+          (WaitsForAll(left.last_call_op) || graph.counts_launches(i)) &&
           ElapsedNs(left.last_completion_realtime_ns, call.began_ns) < kCauseSlackNs) {
         graph.Point(call.id, graph.Left(i, *each.rank), Sure::kMust);
       }

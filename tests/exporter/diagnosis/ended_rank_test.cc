@@ -52,6 +52,18 @@ TEST(EndedRank, WhoShowedNoSignOfLifeBeforeItsEndIsWhyTheOthersWait) {
   ExpectHangNow(job, HangVerdict::kProcessGone, {2});
 }
 
+// Rank 0 waited for three seconds when it noticed an error and exited. Rank 3 is not seen.
+TEST(EndedRank, WhoEndsAfterAWaitIsNamedAfterARankThatIsNotSeen) {
+  SimulatedJob job(3);
+  job.AddCommunicator(kComm, {0, 1, 2}, 4, 1);
+  job.Collective(kComm, "AllReduce", {0, 0, 0}, kMs);
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  job.Advance(3 * kSecond);
+  End(&job, 0);
+  EXPECT_THAT(ExpectHang(&job, HangVerdict::kRankNotSeen, {3}).text,
+              HasSubstr("Rank 0 (pid 100, GPU 0) ended while it waited."));
+}
+
 TEST(EndedRank, WhoEndsAfterAHangIsNotWhyTheOthersWait) {
   SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kBegun, kBegun, kBegun, kNotBegun});
@@ -134,6 +146,13 @@ TEST_F(EndedElsewhere, Aborted) {
   Abort(&job_, kTensor, 0);
   job_.Of(kData, 0).finalized = true;
   ExpectThatItBeganWithRank1();
+}
+
+TEST_F(EndedElsewhere, InExit) {
+  job_.process(0).poller = PollerState::kEnded;
+  AdvanceWithout(&job_, 0);
+  ExpectHangNow(job_, HangVerdict::kRankNotCalled, {1}, kTensor);
+  ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {0}, kData);
 }
 
 TEST_F(EndedElsewhere, NobodyWaitsForIt) {

@@ -50,6 +50,16 @@ TEST_F(Exiting, IsNotSaidOfAProcessThatHasEnded) {
   EXPECT_THAT(hang.text, Not(HasSubstr("in exit()")));
 }
 
+// Its background thread has ended first, and its GPU was in the call that the others are in.
+TEST_F(Exiting, WhoEndsInACallThatAllHaveMadeIsWhyTheOthersWait) {
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  job.Advance(kSecond);
+  job.process(2).poller = PollerState::kEnded;
+  job.process(2).end = ProcessEnd::kExit;
+  job.process(2).end_realtime_ns = job.now();
+  ExpectHang(&job, HangVerdict::kProcessGone, {2});
+}
+
 // A victim that has called all that the others have: a watchdog ends it.
 TEST_F(Exiting, WhoHasCalledIsNotToBlame) {
   job = LaunchingJob({0, 1, 2});

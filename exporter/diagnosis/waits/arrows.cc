@@ -115,10 +115,8 @@ Waits BuildWaits(const std::vector<CommunicatorView>& views, int64_t now_realtim
   OwnWork own_work(graph);
   for (std::size_t i = 0; i < views.size(); ++i) AddWaits(graph, own_work, i);
   AddCalls(graph);
-  for (const HostThread& thread : graph.threads()) {
-    own_work.AddOfHost(thread);
-    own_work.AddBeforeEvent(thread);
-  }
+  for (const HostThread& thread : graph.threads()) own_work.AddOfHost(thread);
+  for (const HostThread& thread : graph.threads()) own_work.AddBeforeEvent(thread);
   for (const HostThread& thread : graph.threads()) own_work.AddUnawaitedEvent(thread);
   return graph.Take();
 }

@@ -30,6 +30,12 @@ bool IsBusyBefore(const Member& each, const Member& later) {
   return is_begun_unknown || each.launched_ns < later.launched_ns;
 }
 
+// True if the process is held up in a call of the driver, which may wait for work in flight.
+bool IsInDriver(const RankView& rank) {
+  const RunState state = rank.process->run_state;
+  return rank.is_stopped && (state == RunState::kRunning || state == RunState::kUninterruptible);
+}
+
 // True if the host may wait for this work: it has been in flight for long enough.
 bool IsFollowed(const GraphBuilder& graph, const MemberIndex& at) {
   const Member& each = graph.member(at);
@@ -98,7 +104,7 @@ void OwnWork::AddUnawaitedEvent(const HostThread& thread) {
     const Member& each = graph_.member(at);
     const std::optional<LastEvent> event = LastEventOf(*each.rank);
     if (!event) return;
-    had_waited |= HadWaited(each, event->at_ns);
+    had_waited |= HadWaited(each, event->at_ns) || (IsInDriver(*each.rank) && each.is_in_flight());
     const ViewWaits& waits = graph_.waits(at.view);
     const bool is_left = each.rank->state == RankView::State::kFinalized || waits.is_left;
     if (!is_left && waits.facts.live.size() > (each.is_live() ? 1 : 0)) shared = at;
@@ -228,14 +234,31 @@ void OwnWork::AddFirstEnded(const HostThread& thread) {
   AddBeforeEvent(of_first);
 }
 
+bool OwnWork::WaitsForOther(uint32_t gpu) {
+  std::vector<uint32_t> next{gpu};
+  std::set<uint32_t> seen{gpu};
+  for (std::size_t at = 0; at < next.size(); ++at) {
+    const Actor& actor = graph_.actor(next[at]);
+    const bool is_unnamed = actor.state == ActorState::kInside ||
+                            (actor.state == ActorState::kStopped && IsInDriver(*actor.rank));
+    if (actor.arrows.empty() && !is_unnamed) return true;
+    for (const Arrow& arrow : actor.arrows) {
+      if (seen.insert(arrow.to).second) next.push_back(arrow.to);
+    }
+  }
+  return false;
+}
+
 void OwnWork::AddBeforeEvent(const HostThread& thread) {
   if (thread.event == kNoActor || graph_.actor(thread.event).state == ActorState::kFailed) return;
   AddFirstEnded(thread);
   for (const MemberIndex& at : thread.busy) {
     const Member& each = graph_.member(at);
     const uint32_t gpu = graph_.waits(at.view).gpus[at.at];
-    const bool is_victim = HadWaited(each, graph_.actor(thread.event).since_ns);
-    if (is_victim && !graph_.actor(gpu).arrows.empty()) graph_.Point(thread.event, gpu, Sure::kMay);
+    const bool is_victim = HadWaited(each, graph_.actor(thread.event).since_ns)
+                               ? !graph_.actor(gpu).arrows.empty()
+                               : IsInDriver(*each.rank) && WaitsForOther(gpu);
+    if (is_victim) graph_.Point(thread.event, gpu, Sure::kMay);
   }
   const Actor& host = graph_.actor(thread.host);
   if (host.state == ActorState::kInsideNccl && !host.arrows.empty() &&

@@ -144,9 +144,16 @@ class StallMaker {
     }
   }
 
-  // True if ranks of one of the finding's communicators have waited for longer than the threshold.
+  // True if ranks have waited for longer than the threshold in one of the finding's communicators
+  // that has a named rank.
   bool HasStart(const Finding& finding) const {
-    return std::any_of(finding.views.begin(), finding.views.end(), [this](std::size_t view) {
+    const auto* named = Get<NamedRoots>(finding);
+    return std::any_of(finding.views.begin(), finding.views.end(), [&](std::size_t view) {
+      const auto is_here = [&](uint32_t id) {
+        return At(id).rank == nullptr || InView(view, *At(id).rank) != nullptr;
+      };
+      if (named != nullptr && std::none_of(named->actors.begin(), named->actors.end(), is_here))
+        return false;
       return std::any_of(of_view_[view].begin(), of_view_[view].end(),
                          [this](uint32_t id) { return At(id).is_start; });
     });
@@ -271,9 +278,10 @@ class StallMaker {
   }
 
   // Returns the rank of the same thread in this communicator.
-  const RankView* InView(const RankView& rank) const {
+  const RankView* InView(const RankView& rank) const { return InView(view_, rank); }
+  const RankView* InView(std::size_t view, const RankView& rank) const {
     const RankView* perhaps = nullptr;
-    for (const RankView& here : views_[view_].ranks) {
+    for (const RankView& here : views_[view].ranks) {
       if (here.process != rank.process) continue;
       const SameGpu same = CompareGpus(*here.communicator, *rank.communicator);
       if (same == SameGpu::kNo || here.thread != rank.thread) continue;
@@ -390,10 +398,9 @@ class StallMaker {
       const bool is_peer = actor.kind == ActorKind::kGpu && before.kind == ActorKind::kGpu;
       if (!is_missing && !is_peer) continue;
       const std::size_t at = before.view;
-      const std::size_t kept = view_;
-      view_ = at;
-      if (const RankView* rank = InView(*actor.rank)) stall_.circle.emplace_back(&views_[at], rank);
-      view_ = kept;
+      if (const RankView* rank = InView(at, *actor.rank)) {
+        stall_.circle.emplace_back(&views_[at], rank);
+      }
       if (at == view_) Suspect(circle.actors[i]);
     }
     // Begins the circle with this communicator.

@@ -131,6 +131,29 @@ TEST_F(PeerWaits, TheEndOfAChain) {
   EXPECT_EQ(hang.missing_call, "Send to rank 1");
 }
 
+// All have launched the exchange, and rank 2 aborts the communicator.
+TEST_F(PeerWaits, WhoAbortsAnExchangeIsWhyTheOthersWait) {
+  for (int rank = 0; rank < 4; ++rank) {
+    Exchange(&job, rank, {0, 1, 2, 3}, {0, 1, 2, 3});
+    job.Of(kComm, rank).calls = {{"Send", 4, "", false, 3, 0}, {"Recv", 4, "", false, 3, 0}};
+  }
+  job.Advance(100 * kMs);
+  job.Complete(kComm, 2);
+  job.Of(kComm, 2).finalized = true;
+  EXPECT_EQ(ExpectHang(&job, HangVerdict::kRankNotCalled, {2}).situation, Situation::kFinalized);
+}
+
+// The host of rank 1 waits in a driver call for its Recv, and the plugin's thread waits there, too.
+TEST_F(PeerWaits, ADriverCallThatWaitsForTheRecv) {
+  Exchange(&job, 1, {}, {0});
+  Exchange(&job, 2, {}, {1});
+  job.Advance(300 * kMs);
+  AdvanceWithout(&job, 1);
+  ExpectHangNow(job, HangVerdict::kProcessStopped, {1});  // by a signal, perhaps
+  job.process(1).run_state = RunState::kRunning;
+  ExpectHangNow(job, HangVerdict::kRankNotCalled, {0});
+}
+
 // Ranks 1 and 2 have sent, rank 3 has not: small Sends end by themselves.
 TEST_F(PeerWaits, OfSeveralIdlePeersNobodyIsNamed) {
   for (const int rank : {1, 2}) {

@@ -86,9 +86,21 @@ TEST_F(CauseBeforeEffect, OfDeathsOnOneHostTheFirstIsNamedEvenIfNobodyWaitsForIt
     End(&job, 0);
     job.Advance(400 * kMs);
     End(&job, 1);
-    EXPECT_THAT(NamedLater(&job),
-                ElementsAre(Named{HangVerdict::kProcessGone, {is_of_other ? "0" : "1"}}));
+    EXPECT_THAT(NamedLater(&job), ElementsAre(Named{HangVerdict::kProcessGone, {"0"}}));
   }
+}
+
+// Both ranks of their communicator have ended, and rank 5 waits for the second one.
+TEST_F(CauseBeforeEffect, OfTwoDeathsInOneCommunicatorTheFirstIsNamed) {
+  job.AddCommunicator(kOther, {0, 1});
+  job.AddCommunicator(kOther + 1, {1, 5});
+  job.Launch(kOther, 1, "AllReduce");
+  job.Launch(kOther + 1, 1, "AllReduce");
+  job.Advance(100 * kMs);
+  End(&job, 0);
+  job.Advance(4 * kSecond);
+  End(&job, 1);
+  EXPECT_THAT(NamedLater(&job), ElementsAre(Named{HangVerdict::kProcessGone, {"0"}}));
 }
 
 // The launcher ended the culprit, too.

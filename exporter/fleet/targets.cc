@@ -82,40 +82,22 @@ std::string Escaped(const std::string& text) {
   return escaped;
 }
 
-// Returns the jobs of these series, without "".
-std::set<std::string> JobsOf(const std::vector<Json>& found) {
-  std::set<std::string> jobs;
-  for (const Json& series : found) jobs.insert(TextAt(At(series, "metric"), "job_id"));
-  jobs.erase("");
-  return jobs;
-}
-
 class Prometheus {
  public:
   Prometheus(const PrometheusQuestion& question, const FleetClientOptions& options)
       : question_(question), options_(options) {}
 
   bool Find(std::vector<Address>* targets, std::string* error) {
+    // The text is taken literally, not as a pattern.
+    const std::string matcher =
+        !question_.job_id.empty() ? absl::StrCat("job_id=", Quoted(question_.job_id))
+        : question_.comm_id ? absl::StrCat("comm=\"", CommunicatorText(*question_.comm_id), "\"")
+                            : "";
     std::vector<Json> found;
-    std::set<std::string> jobs;
-    std::string matchers = question_.comm_id
-                               ? absl::StrCat("comm=\"", CommunicatorText(*question_.comm_id), "\"")
-                               : "";
-    if (!question_.job_id.empty()) {
-      jobs.insert(question_.job_id);
-    } else {
-      if (!Series(matchers, &found, error)) return false;
-      // The rank that blocks a communicator may belong to one of its jobs, but not to it.
-      if (question_.comm_id) jobs = JobsOf(found);
-    }
-    for (const std::string& job : jobs) {
-      // The job's name is taken literally, not as a pattern.
-      matchers = absl::StrCat("job_id=", Quoted(job));
-      if (!Series(matchers, &found, error)) return false;
-    }
+    if (!Series(matcher.empty() ? Info("") : JobWith(matcher), &found, error)) return false;
     if (found.empty()) {
       *error = absl::StrCat("it has no series nccl_communicator_info",
-                            matchers.empty() ? "" : absl::StrCat("{", matchers, "}"),
+                            matcher.empty() ? "" : absl::StrCat("{", matcher, "}"),
                             " of the last 15 minutes", KnownJobs());
       return false;
     }
@@ -143,11 +125,22 @@ class Prometheus {
     return false;
   }
 
-  // Appends the series to `found`.
-  bool Series(const std::string& matchers, std::vector<Json>* found, std::string* error) const {
-    const std::string query =
-        absl::StrCat("group by (job, instance, job_id) (last_over_time(nccl_communicator_info{",
-                     matchers, "}[15m]))");
+  static std::string Info(const std::string& matchers) {
+    return absl::StrCat("last_over_time(nccl_communicator_info{", matchers, "}[15m])");
+  }
+
+  // Returns a query for the communicators of a job, found by one of them or by one of its ids: a
+  // job's parts, or a trainer and its engine, have ids of their own. The rank that blocks a
+  // communicator may not be a member of it.
+  static std::string JobWith(const std::string& matcher) {
+    const std::string shared = absl::StrCat(" and on (comm) ", Info(matcher));
+    return absl::StrCat(Info(""), shared, " or ", Info(""), " and on (job_id) (",
+                        Info("job_id!=\"\""), shared, ")");
+  }
+
+  // Appends the series that `selected` gives to `found`.
+  bool Series(const std::string& selected, std::vector<Json>* found, std::string* error) const {
+    const std::string query = absl::StrCat("group by (job, instance, job_id) (", selected, ")");
     Json json;
     int status = 0;
     if (!Get("/api/v1/query?query=" + Escaped(query), &json, &status, error)) return false;
@@ -172,8 +165,10 @@ class Prometheus {
     constexpr std::size_t kMostNamed = 16;
     std::vector<Json> found;
     std::string error;
-    if (question_.job_id.empty() || !Series("", &found, &error)) return "";
-    std::set<std::string> jobs = JobsOf(found);
+    if (question_.job_id.empty() || !Series(Info(""), &found, &error)) return "";
+    std::set<std::string> jobs;
+    for (const Json& series : found) jobs.insert(TextAt(At(series, "metric"), "job_id"));
+    jobs.erase("");
     const std::size_t more = jobs.size() > kMostNamed ? jobs.size() - kMostNamed : 0;
     while (jobs.size() > kMostNamed) jobs.erase(std::prev(jobs.end()));
     return jobs.empty() ? ""

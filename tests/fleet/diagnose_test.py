@@ -350,10 +350,9 @@ class SourcesTest(DiagnoseCase):
             url = urllib.parse.urlparse(handler.path)
             if url.path == "/api/v1/query":
                 queries.append(urllib.parse.parse_qs(url.query)["query"][0])
-                # Two targets have one instance: relabelling gave both the node's name. The communicator is of two jobs.
-                result = [{"metric": {"job": "nccl", "instance": "i%d" % i, "job_id": job}, "value": [0, "1"]}
-                          for i in range((len(endpoints) + 1) // 2) for job in [jobs[i % len(jobs)]]
-                          if "comm=" in queries[-1] or '"%s"' % job in queries[-1]]
+                # Two targets have one instance: relabelling gave both the node's name.
+                result = [{"metric": {"job": "nccl", "instance": "i%d" % i}, "value": [0, "1"]}
+                          for i in range((len(endpoints) + 1) // 2)]
                 reply(handler, json.dumps(
                     {"status": "success", "data": {"resultType": "vector", "result": result}}).encode())
             elif url.path == "/api/v1/targets":
@@ -363,15 +362,41 @@ class SourcesTest(DiagnoseCase):
                 reply(handler, json.dumps({"status": "success", "data": {"activeTargets": targets}}).encode())
             else:
                 reply(handler, b"", 404)
-        jobs = ["4711"]
         server = "--prometheus=http://" + self.endpoint(prometheus).name
         comm = json.loads(self.run_pulse(server, "--job-id=4711", "--json")[1])["roots"][0]["communicators"][0]
         self.assertIn('nccl_communicator_info{job_id="4711"}', queries[0])
-        for flag, jobs in (("--job-id=4711", ["4711"]), ("--comm=" + comm, ["engine", "trainer"])):
+        for flag in ("--job-id=4711", "--comm=" + comm):
             status, out, err = self.run_pulse(server, flag)
             self.assertEqual(status, 3, out + err)
             self.assertIn("global rank %d on" % culprits[0], out.split("\n")[0])
             self.assertIn("%d of %d endpoints answered" % (len(pages), len(pages)), out)
+
+    def test_question_to_prometheus(self):
+        """All endpoints of the jobs that share communicators, by a job or by a communicator."""
+        comm = "00000000000000c1"
+        of = {"a0": ("A", comm), "b0": ("B", comm), "b1": ("B", "00000000000000c2"), "c0": ("C", "00000000000000c3"),
+              "d0": ("", "00000000000000c4")}
+        queries = []
+
+        def prometheus(handler):
+            queries.extend(urllib.parse.parse_qs(urllib.parse.urlparse(handler.path).query).get("query", []))
+            reply(handler, b'{"status":"success","data":{"result":[]}}')
+        server = "--prometheus=http://" + self.endpoint(prometheus).name
+        tests = []
+        for flag, expected in (("--job-id=A", ("a0", "b0", "b1")), ("--comm=" + comm, ("a0", "b0", "b1")),
+                               ("--comm=00000000000000c4", ("d0",))):
+            first = len(queries)
+            self.run_pulse(server, flag)
+            tests.append({"expr": queries[first], "eval_time": "1m", "exp_samples": [
+                {"labels": '{instance="%s", %s}' % (each, 'job_id="%s"' % of[each][0] if of[each][0] else ""), "value": 1}
+                for each in expected]})
+        series = [{"series": 'nccl_communicator_info{instance="%s", job_id="%s", comm="%s"}' % (instance, *job),
+                   "values": "1 1"} for instance, job in of.items()]
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml", dir=self.folder) as file:
+            json.dump({"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": tests}]}, file)
+            file.flush()
+            checked = subprocess.run(["promtool", "test", "rules", file.name], text=True, capture_output=True)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
     def test_bad_prometheus(self):
         def says(body, status=200):

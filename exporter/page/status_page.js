@@ -40,6 +40,8 @@ function problemsOf(comms) {
   return problems;
 }
 
+// First word of the title, by health.status.
+const STATES = {hang: 'HANG ', incomplete: 'INCOMPLETE ', waiting: 'WAIT ', straggler: 'SLOW '};
 const BADGES = {hang: '■ HANG', wait: '▲ WAIT', slow: '▲ SLOW'};
 const LEADS = {hang: 'Hang suspected', wait: 'Expected wait', slow: 'Straggler'};
 
@@ -92,14 +94,14 @@ function showVerdict(comms, now, health) {
       makeProblem, (part, problem) => updateProblem(part, problem, now));
   const isWell = health.status === 'ok' && failure === '';
   const summary = text(health.summary) || 'The endpoint has another version, and does not report how much it sees.';
-  const calm = isWell ? `✓ ${summary}` : failure === '' ? summary : `The present state is not known. At ${clock(now)}: ${summary}`;
+  const said = isWell ? `✓ ${summary}` : failure === '' ? summary : `The present state is not known. At ${clock(now)}: ${summary}`;
+  // Also beside a straggler, if something is not seen.
+  const calm = problems.length === 0 || (health.status === 'incomplete' && text(health.summary) !== '') ? said : '';
   mark(parent.more, 'data-level', problems.length === 0 && isWell ? 'ok' : null);
-  put(parent.more, problems.length === 0 ? calm :
-    problems.length > MOST_PROBLEMS ? `and ${problems.length - MOST_PROBLEMS} more, below` : '');
+  put(parent.more, [problems.length > MOST_PROBLEMS ? `and ${problems.length - MOST_PROBLEMS} more, below.` : '', calm].filter(Boolean).join(' '));
   // Announced once, not every second.
-  put(byId('announcement'), [...notes.slice(0, 3), ...(problems.length === 0 ? [calm] : [])].join(' ') + problems.slice(0, 3).map(({kind, comm, finding}) =>
+  put(byId('announcement'), [...notes.slice(0, 3), calm].join(' ') + problems.slice(0, 3).map(({kind, comm, finding}) =>
     ` ${LEADS[kind]} in communicator ${communicatorName(comm)}. ${text(finding.text)}`).join(' '));
-  return problems;
 }
 
 function show() {
@@ -120,9 +122,9 @@ function show() {
   const host = hosts.size > 1 ? plural(hosts.size, 'host') : [...hosts].join('') || 'NCCL Pulse';
   putName(byId('host'), host);
   put(byId('counts'), `${clock(now)}  ${plural(inUse.length, 'communicator')}, ${plural(processes.size, 'process')}`);
-  const problems = showVerdict(inUse, now, object(page.health));
-  const hangs = problems.filter(({kind}) => kind === 'hang').length;
-  const state = failure !== '' ? 'NO ANSWER ' : hangs > 0 ? 'HANG ' : problems.length === 0 ? '' : problems[0].kind === 'wait' ? 'WAIT ' : 'SLOW ';
+  const health = object(page.health);
+  showVerdict(inUse, now, health);
+  const state = failure !== '' ? 'NO ANSWER ' : Object.hasOwn(STATES, health.status) ? STATES[health.status] : '';
   const title = `${state}${host}${host === 'NCCL Pulse' ? '' : ' - NCCL Pulse'}`;
   if (document.title !== title) document.title = title;
   communicators.update(page, history, byId('recent').checked ? recent : null, byId('filter').value, byId('ended').checked);

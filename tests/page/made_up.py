@@ -46,8 +46,17 @@ def health(status="ok", notes=(), summary="No hang and no straggler is suspected
     return {"status": status, "notes": list(notes), "summary": summary}
 
 
-def page(*communicators, time=NOW, health=health(), without_plugin=None):
-    return {"time": time, "health": health, "communicators": list(communicators), "without_plugin": without_plugin}
+def health_of(communicators):
+    comms = [each for each in communicators if isinstance(each, dict)]
+    hangs = [each["hang"] for each in comms if isinstance(each.get("hang"), dict)]
+    if hangs:
+        return health("waiting" if all(hang.get("usual") for hang in hangs) else "hang", summary="")
+    return health("straggler", summary="") if any(each.get("straggler") for each in comms) else health()
+
+
+def page(*communicators, time=NOW, health=None, without_plugin=None):
+    return {"time": time, "health": health or health_of(communicators), "communicators": list(communicators),
+            "without_plugin": without_plugin}
 
 
 def hang(since=NOW - 14, text="Rank 3 (pid 24003, GPU 3) has not called AllReduce.", **more):

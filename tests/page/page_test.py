@@ -167,6 +167,17 @@ class PageTest(PageCase):
         self.picture(shown, "trouble-dark")
         self.assert_clean(shown)
 
+    def test_something_unseen_beside_a_straggler(self):
+        """As diagnose: the state is incomplete, and the late rank is named."""
+        unseen = made_up.health("incomplete", ["1 rank of communicator 00000000000000aa is not seen here."],
+                                "No hang is suspected, but 1 rank is not seen.")
+        shown = self.look(page(communicator("00000000000000aa", "pp", straggler=straggler()), health=unseen))
+        self.assertEqual(shown.evaluate("document.title"), "INCOMPLETE node-17 - NCCL Pulse")
+        for words in ("No hang is suspected, but 1 rank is not seen.", "Rank 2 arrives last at 93 % of the calls."):
+            self.assertIn(words, shown.text("#verdict"))
+            self.assertIn(words, shown.text("#announcement"))
+        self.assert_clean(shown)
+
     def test_cards_keep_their_order_and_trouble_has_its_time(self):
         def answer(*hung):
             comms = [communicator("%016x" % i, "tp-%d" % i, hang=hang() if i in hung else None) for i in range(3)]

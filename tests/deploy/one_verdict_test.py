@@ -137,7 +137,7 @@ class OneVerdictTest(unittest.TestCase):
     def slow(self, expected, labels, value):
         of_alert = {name: value for name, value in labels.items() if name != "first_step"}
         return {"exp_labels": {**of_alert, "severity": "warning"}, "exp_annotations": {
-            "summary": "Rank %d%s is late: job 4711 loses %.4g%% of its time" % (
+            "summary": "Rank %d%s is late: job 4711 has lost %.4g%% of the last ten minutes" % (
                 expected["rank"], self.where(labels), 100 * value),
             "description": "Next: %s." % labels["first_step"], "runbook_url": RUNBOOK + "#ncclslowrank"}}
 

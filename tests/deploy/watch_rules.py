@@ -140,9 +140,19 @@ class Watch(RulesTest):
             scrapes = self.watched(15, watchers=0)
             self.standing(scrapes, **options)
             self.is_silent(scrapes, 14, "NcclHangUnwatched")
-        # Who watches has other means.
+
+    def test_a_hang_that_no_watcher_reports(self):
+        """Its node is missing in their list of endpoints."""
         scrapes = self.watched(15)
         self.standing(scrapes)
+        self.is_silent(scrapes, 9, "NcclHangUnwatched")
+        self.fires(scrapes, "NcclHangUnwatched", 11, ("job_id", "severity"), [("7", "critical")])
+
+    def test_a_hang_that_a_watcher_reports_by_another_id_of_its_job(self):
+        scrapes = self.watched(15)
+        self.standing(scrapes)
+        Job(scrapes, job_id="8", node="other")
+        scrapes.set(HANG, 280, **self.watcher(0), **{**ROOT, "job_id": "8"})
         self.is_silent(scrapes, 14, "NcclHangUnwatched")
 
     def test_a_watcher_that_stands(self):

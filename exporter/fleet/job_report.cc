@@ -138,6 +138,18 @@ JobFinding FindingOfJob(const JobLook& look) {
   return JobFinding::kNone;
 }
 
+JobState StateOf(const JobLook& look) {
+  const JobFinding finding = FindingOfJob(look);
+  if (finding == JobFinding::kHang) return JobState::kHang;
+  const JobVerdict& verdict = look.verdict;
+  const bool has_ended = verdict.processes == 0 && !look.set.ended.empty() && !look.is_of_dumps;
+  if (has_ended && verdict.roots.empty()) return JobState::kEnded;
+  if (finding == JobFinding::kIncomplete) return JobState::kIncomplete;
+  if (!verdict.roots.empty()) return JobState::kWait;
+  if (!verdict.stragglers.empty()) return JobState::kSlow;
+  return look.health.status == HealthStatus::kIdle ? JobState::kIdle : JobState::kOk;
+}
+
 std::string JobSentence(const JobLook& look) { return Sentence(look); }
 
 std::string JobText(const JobLook& look) {

@@ -5,11 +5,35 @@
 #ifndef EXPORTER_FLEET_JOB_REPORT_H_
 #define EXPORTER_FLEET_JOB_REPORT_H_
 
+#include <cstdint>
 #include <string>
 
 #include "exporter/fleet/job_look.h"
 
 namespace nccl_pulse {
+
+// In the order in which pages list jobs. A report begins with the state's name in upper case, or with
+// UNKNOWN.
+enum class JobState : uint8_t {
+  kHang,
+  kWait,  // only waits that are expected
+  kSlow,  // a straggler
+  kIncomplete,
+  kIdle,
+  kEnded,  // no process lives, or all endpoints are silent
+  kOk,
+  kNew  // not polled yet
+};
+inline constexpr int kJobStates = 8;
+constexpr const char* JobStateName(JobState state) {
+  constexpr const char* kNames[kJobStates] = {"hang", "wait",  "slow", "incomplete",
+                                              "idle", "ended", "ok",   "new"};
+  return kNames[static_cast<int>(state)];
+}
+
+// Returns the state that reports, pages and metrics show. A job with a straggler, or with an
+// expected wait, is kIncomplete if an endpoint did not answer, or by its health.
+JobState StateOf(const JobLook& look);
 
 enum class JobFinding { kNone, kHang, kIncomplete };
 constexpr const char* JobFindingName(JobFinding finding) {

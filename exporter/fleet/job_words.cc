@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -82,6 +83,11 @@ std::string Perhaps(const JobRoot& root) {
              : absl::StrCat("; nothing in flight: ", Who(root.perhaps));
 }
 
+// "INCOMPLETE  "
+std::string StateWord(const JobLook& look) {
+  return absl::StrCat(absl::AsciiStrToUpper(JobStateName(StateOf(look))), "  ");
+}
+
 std::string AlsoNamed(const std::vector<JobRank>& ranks) {
   return ranks.empty() ? "" : absl::StrCat(" Also named: ", Who(ranks), ".");
 }
@@ -97,11 +103,12 @@ std::string Others(const JobVerdict& verdict) {
 }
 
 std::string SlowWords(const std::vector<JobStraggler>& stragglers) {
+  if (stragglers.empty()) return "";
   std::vector<JobRank> others;
   for (auto each = stragglers.begin() + 1; each != stragglers.end(); ++each) {
     others.insert(others.end(), each->ranks.begin(), each->ranks.end());
   }
-  return absl::StrCat("SLOW  ", StragglerSentence(stragglers.front()), AlsoNamed(others), " ");
+  return absl::StrCat(StragglerSentence(stragglers.front()), AlsoNamed(others), " ");
 }
 
 std::string Unheard(const JobLook& look) {
@@ -179,12 +186,11 @@ namespace {
 std::string SentenceFromOutside(const JobLook& look) {
   const JobVerdict& verdict = look.verdict;
   if (verdict.roots.empty()) {
-    return absl::StrCat(FindingOfJob(look) == JobFinding::kNone ? "OK  " : "INCOMPLETE  ",
-                        look.health.summary);
+    return absl::StrCat(StateWord(look), look.health.summary);
   }
   const JobRoot& root = verdict.roots.front();
   return absl::StrCat(
-      "HANG  ", root.text, " Next: ",
+      StateWord(look), root.text, " Next: ",
       root.ranks.empty() ? "compare the stacks of its ranks (py-spy dump)" : FirstStep(root), ".",
       Others(verdict));
 }
@@ -237,12 +243,12 @@ std::string Sentence(const JobLook& look) {
       return look.is_of_dumps ? "UNKNOWN  No dump could be used."
                               : "UNKNOWN  No endpoint answered.";
     }
-    if (verdict.processes == 0 && !look.is_of_dumps && !look.set.ended.empty()) {
+    if (StateOf(look) == JobState::kEnded) {
       int64_t last_ns = 0;
       for (const ProcessSnapshot& process : look.set.ended) {
         last_ns = std::max(last_ns, process.end_realtime_ns);
       }
-      return absl::StrCat("ENDED  No process of this job lives. ",
+      return absl::StrCat(StateWord(look), "No process of this job lives. ",
                           Plural(look.set.ended.size(), "process has", "processes have"),
                           " ended, the last at ", ClockWords(last_ns), ".",
                           FirstEnded(look.set.ended), unheard);
@@ -257,19 +263,15 @@ std::string Sentence(const JobLook& look) {
     }
     const std::string summary =
         look.health.summary.empty() ? "No hang is suspected." : look.health.summary;
-    const bool is_clear = FindingOfJob(look) == JobFinding::kNone;
-    const std::string kind = !is_clear                                   ? "INCOMPLETE  "
-                             : look.health.status == HealthStatus::kIdle ? "IDLE  "
-                             : verdict.stragglers.empty()                ? "OK  "
-                                                          : SlowWords(verdict.stragglers);
     return absl::StrCat(
-        kind, summary, " ", Plural(verdict.processes, "process"),
+        StateWord(look), SlowWords(verdict.stragglers), summary, " ",
+        Plural(verdict.processes, "process"),
         look.is_of_dumps ? "" : absl::StrCat(" on ", Plural(look.heard, "endpoint")), ".", unseen,
         unheard);
   }
   const JobRoot& root = verdict.roots.front();
   return absl::StrCat(
-      root.is_usual ? "WAIT  " : "HANG  ",
+      StateWord(look),
       root.ranks.empty() ? "no rank is named: " : absl::StrCat(Who(root.ranks), " "),
       What(look, root), root.ranks.empty() ? Perhaps(root) : "",
       Since(look, root.since_realtime_ns), WaitingWords(verdict), ". Next: ", FirstStep(root), ".",

@@ -43,6 +43,7 @@ std::optional<EndpointSummary> ParseSummary(std::string_view text) {
     const std::string id = TextAt(*each, "communicator");
     if (id.size() == kDigits) summary.communicators.push_back(id.substr(kDigits / 2));
   }
+  summary.is_cut = Number(json, "left_out") > 0;
   summary.has_late_rank = !Objects(json, "late").empty();
   for (const Json* each : Objects(json, "jobs")) {
     const double processes = std::clamp(Number(*each, "processes"), 0.0, 1e6);

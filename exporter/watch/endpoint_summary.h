@@ -31,6 +31,7 @@ struct EndpointSummary {
   std::vector<Job> jobs;
   // Stalled communicators, and those with ranks at other endpoints: the last 8 digits of their ids.
   std::vector<std::string> communicators;
+  bool is_cut = false;  // some entries did not fit
 };
 
 // Returns nothing if the text is no summary.

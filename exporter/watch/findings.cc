@@ -8,7 +8,6 @@
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/seconds.h"
 #include "exporter/exposition/static_labels.h"
-#include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
 
 namespace nccl_pulse {
@@ -27,10 +26,8 @@ class Finder {
     findings.names = NamesOfJob(look_);
     findings.sentence = JobSentence(look_);
     findings.text = JobText(look_);
-    bool has_hang = false;
     for (const JobRoot& root : look_.verdict.roots) {
       if (root.is_usual) continue;
-      has_hang = true;
       if (IsSilenced(root) || findings.hangs.size() == kMostHangs) continue;
       findings.hangs.push_back(HangOf(root));
     }
@@ -38,12 +35,8 @@ class Finder {
       if (straggler.ranks.empty() || findings.stragglers.size() == kMostStragglers) continue;
       findings.stragglers.push_back(SlowOf(straggler));
     }
-    findings.state = has_hang                                         ? JobState::kHang
-                     : !look_.verdict.roots.empty()                   ? JobState::kWait
-                     : !look_.verdict.stragglers.empty()              ? JobState::kSlow
-                     : FindingOfJob(look_) == JobFinding::kIncomplete ? JobState::kIncomplete
-                     : look_.health.status == HealthStatus::kIdle     ? JobState::kIdle
-                                                                      : JobState::kOk;
+    findings.state = StateOf(look_);
+    findings.is_stalled = !look_.verdict.roots.empty();
     findings.idle_since_s = SecondsToMillisecond(look_.health.idle_since_realtime_ns);
     return findings;
   }

@@ -18,6 +18,7 @@
 
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/job_look.h"
+#include "exporter/fleet/job_report.h"
 
 namespace nccl_pulse {
 
@@ -60,23 +61,6 @@ struct JobSlow {
   std::string first_step;         // advice on what to do first
 };
 
-// In the order in which the page lists jobs.
-enum class JobState : uint8_t {
-  kHang,
-  kWait,  // only waits that are expected
-  kSlow,  // a straggler
-  kIncomplete,
-  kIdle,
-  kOk,
-  kNew  // not polled yet
-};
-inline constexpr int kJobStates = 7;
-constexpr const char* JobStateName(JobState state) {
-  constexpr const char* kNames[kJobStates] = {"hang", "wait", "slow", "incomplete",
-                                              "idle", "ok",   "new"};
-  return kNames[static_cast<int>(state)];
-}
-
 // A job's names, from its processes' labels. As in Prometheus' recording rules (deploy/prometheus),
 // the job ID replaces a missing workload.
 struct JobName {
@@ -89,6 +73,7 @@ struct JobName {
 // The findings of the last poll of a job.
 struct JobFindings {
   JobState state = JobState::kNew;
+  bool is_stalled = false;     // a hang or an expected wait, whatever its state
   std::vector<JobHang> hangs;  // without expected waits; none if the job has hang_alert=off
   std::vector<JobSlow> stragglers;
   std::string sentence, text;  // as `pulse diagnose` prints them: in one sentence, and in full
@@ -106,7 +91,7 @@ struct WatchedJob {
   std::vector<std::string> other_ids;  // if its processes have several job IDs
   int64_t processes = 0;
   std::vector<std::string> endpoints;  // URLs
-  std::size_t silent = 0;              // endpoints that did not answer in the last round
+  bool is_heard = false;               // an endpoint answered within Watcher::kBelieved
   JobFindings findings;
 };
 

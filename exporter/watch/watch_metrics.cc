@@ -1,8 +1,9 @@
 #include "exporter/watch/watch_metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
-#include <initializer_list>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -101,27 +102,35 @@ void AddHangs(const WatchState& state, const std::string& external_url, Gauges* 
   }
   gauges->Begin("nccl_job_hang_process_start_timestamp_seconds",
                 "Start of the youngest process that takes part in the hang");
+  std::map<Labels, double> starts_s;  // jobs without ID have the same labels
   for (const WatchedJob& job : state.jobs) {
-    double start_s = 0;
-    for (const JobHang& hang : job.findings.hangs) start_s = std::max(start_s, hang.job_start_s);
-    if (start_s > 0) gauges->Add(JobLabels(job), start_s);
+    for (const JobHang& hang : job.findings.hangs) {
+      if (hang.job_start_s == 0) continue;
+      double& start_s = starts_s[JobLabels(job)];
+      start_s = std::max(start_s, hang.job_start_s);
+    }
   }
+  for (const auto& [labels, start_s] : starts_s) gauges->Add(labels, start_s);
 }
 
 void AddIdle(const WatchState& state, Gauges* gauges) {
   gauges->Begin("nccl_job_idle_start_timestamp_seconds",
                 "Since when no rank of a job has called NCCL, if that is its longest pause so far");
+  std::map<Labels, double> since_s;  // jobs without ID have the same labels
   for (const WatchedJob& job : state.jobs) {
     if (job.findings.state != JobState::kIdle) continue;
-    gauges->Add(JobLabels(job), job.findings.idle_since_s);
+    double& longest_s =
+        since_s.try_emplace(JobLabels(job), job.findings.idle_since_s).first->second;
+    longest_s = std::min(longest_s, job.findings.idle_since_s);
   }
+  for (const auto& [labels, idle_since_s] : since_s) gauges->Add(labels, idle_since_s);
 }
 
 void AddStragglers(const WatchState& state, Gauges* gauges) {
-  gauges->Begin(
-      "nccl_job_straggler_ratio",
-      "Share of the last 20 s (longer if steps are slow) that a job loses because a rank, or all "
-      "ranks of a host, arrive late");
+  gauges->Begin("nccl_job_straggler_ratio",
+                "Share of its time that a job loses because a rank, or all ranks of a host, arrive "
+                "late, over "
+                "the calls that the last poll has seen");
   for (const WatchedJob& job : state.jobs) {
     for (const JobSlow& slow : job.findings.stragglers) {
       Labels labels = JobLabels(job);

@@ -74,14 +74,13 @@ std::string Nodes(const WatchedJob& job, const std::string& own_url) {
 
 std::string Verdict(const WatchedJob& job, const std::string& own_url) {
   const JobFindings& findings = job.findings;
-  const bool is_silent = !job.endpoints.empty() && job.silent == job.endpoints.size();
   std::string html =
-      is_silent && findings.silent_since_s == 0
-          ? "<b>Ended or unreachable</b>: its endpoints do not answer. Last verdict: "
-          : "";
+      job.is_heard || findings.silent_since_s != 0
+          ? ""
+          : "<b>Ended or unreachable</b>: its endpoints do not answer. Last verdict: ";
   // The column before has the first word.
   absl::StrAppend(&html, findings.sentence.empty()
-                             ? is_silent ? "none" : "not polled yet"
+                             ? job.is_heard ? "not polled yet" : "none"
                              : Html(findings.sentence.substr(WordOf(findings.sentence).size())));
   if (findings.silent_since_s != 0) {
     absl::StrAppend(&html, " <b>Last heard at ",

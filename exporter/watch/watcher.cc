@@ -46,9 +46,26 @@ constexpr std::size_t kMostNews = 20;
 // True for a real job id. torchrun names every job without an id "none".
 bool IsId(const std::string& job_id) { return !job_id.empty() && job_id != "none"; }
 
+JobName NameOfJob(const EndpointSummary::Job& job) {
+  return {job.job_id, job.workload.empty() ? job.job_id : job.workload};
+}
+
 std::string WhyNoSummary(const FleetAnswer& answer) {
   const std::string problem = ProblemOf(answer, "/api/v1/summary");
   return problem.empty() ? "its answer is not a summary" : problem;
+}
+
+// True if all processes of the job are at endpoints with indices from `first` on.
+bool IsOfOthers(const JobLook& look, std::size_t first) {
+  bool is_of_others = false;
+  for (const auto* processes : {&look.set.processes, &look.set.ended}) {
+    for (const ProcessSnapshot& process : *processes) {
+      const auto endpoint = look.endpoint_of->find({process.hostname, process.pid});
+      if (endpoint == look.endpoint_of->end() || endpoint->second < first) return false;
+      is_of_others = true;
+    }
+  }
+  return is_of_others;
 }
 
 // Adds `more` to `*all`. Keeps the worse of the two states, whose text comes first.
@@ -58,6 +75,7 @@ void Merge(JobFindings more, JobFindings* all) {
   all->stragglers.insert(all->stragglers.end(), more.stragglers.begin(), more.stragglers.end());
   absl::StrAppend(&all->text, all->text.empty() ? "" : "\n", more.text);
   all->names.merge(more.names);
+  all->is_stalled |= more.is_stalled;
   all->heard += more.heard;
 }
 
@@ -65,7 +83,7 @@ void Merge(JobFindings more, JobFindings* all) {
 
 bool Watcher::FoundStall(const PollState& polls) {
   return std::any_of(polls.findings.begin(), polls.findings.end(),
-                     [](const auto& each) { return each.second.state <= JobState::kWait; });
+                     [](const auto& each) { return each.second.is_stalled; });
 }
 
 Watcher::Watcher(Options options) : options_(std::move(options)) {}
@@ -139,6 +157,32 @@ Watcher::Time Watcher::SilentSince(const Group& group) const {
   return since;
 }
 
+bool Watcher::IsReported(const std::set<JobName>& names, const Group& group) const {
+  return std::any_of(group.begin(), group.end(), [&](std::size_t index) {
+    const Endpoint& endpoint = endpoints_[index];
+    const std::vector<EndpointSummary::Job>& jobs = endpoint.summary.jobs;
+    return endpoint.problem.empty() &&
+           std::any_of(jobs.begin(), jobs.end(), [&names](const auto& job) {
+             return job.processes > 0 && names.count(NameOfJob(job)) != 0;
+           });
+  });
+}
+
+void Watcher::KeepSilentStalls(const Group& group, Time now,
+                               std::map<Row, JobFindings>* findings) const {
+  const Time since = SilentSince(group);
+  const double silent_s = duration<double>(now - since).count();
+  for (auto each = findings->begin(); each != findings->end();) {
+    JobFindings& found = each->second;
+    if (found.is_stalled && (since == Time() || IsReported(found.names, group))) {
+      each = findings->erase(each);
+      continue;
+    }
+    if (found.is_stalled) found.silent_since_s = static_cast<double>(RealtimeNs()) / 1e9 - silent_s;
+    ++each;
+  }
+}
+
 std::vector<Watcher::Group> Watcher::GroupEndpoints(Time now) const {
   DisjointSets sets(endpoints_.size());
   std::unordered_map<std::string, std::size_t> first_with;
@@ -171,9 +215,8 @@ std::string Watcher::KeyOf(const Group& group) const {
   return key;
 }
 
-Watcher::Row Watcher::RowOf(const std::string& job_id, const std::string& workload,
-                            const Group& group) const {
-  return {{job_id, workload.empty() ? job_id : workload}, IsId(job_id) ? "" : KeyOf(group)};
+Watcher::Row Watcher::RowOf(const JobName& name, const Group& group) const {
+  return {name, IsId(name.job_id) ? "" : KeyOf(group)};
 }
 
 // Returns the group's stalls that have reached their threshold. Lowers next_due_ to the time at
@@ -216,7 +259,7 @@ bool Watcher::HasHealthChanged(const Group& group, const PollState& last) const 
     };
   };
   return was(JobState::kIdle) != std::all_of(group.begin(), group.end(), is(HealthStatus::kIdle)) ||
-         (!was(JobState::kIncomplete) &&
+         (!was(JobState::kIncomplete) && !was(JobState::kEnded) &&
           std::any_of(group.begin(), group.end(), is(HealthStatus::kIncomplete)));
 }
 
@@ -240,15 +283,14 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
       continue;
     }
     if (FoundStall(last)) {
-      if (const Time since = SilentSince(group); since != Time()) {
-        const double silent_s = duration<double>(now - since).count();
-        for (auto& [row, findings] : last.findings) {
-          findings.silent_since_s = static_cast<double>(RealtimeNs()) / 1e9 - silent_s;
-        }
-        continue;
-      }
-      last = PollState();  // the job makes progress again
+      KeepSilentStalls(group, now, &last.findings);
+      if (FoundStall(last)) continue;
+      last = PollState();  // the jobs make progress again
     }
+    const bool is_silent = std::none_of(group.begin(), group.end(), [this](std::size_t each) {
+      return endpoints_[each].problem.empty();
+    });
+    if (is_silent) continue;
     const Time::duration every = HasHealthChanged(group, last) ? kLookAgain
                                  : HasLateRank(group)          ? kStragglersAgain
                                                                : kStragglersEvery;
@@ -308,10 +350,35 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
     }
   }
   JobLook whole = LookAtJob(asked, options);
+  const std::size_t of_group = asked.size();
+  if (whole.health.missing_ranks != 0) {
+    // A summary without room for a communicator does not lead to the ranks that are missing.
+    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+      const Endpoint& endpoint = endpoints_[i];
+      if (!endpoint.problem.empty() || !endpoint.summary.is_cut) continue;
+      if (!std::binary_search(group.begin(), group.end(), i)) asked.push_back(endpoint.address);
+    }
+    if (asked.size() > of_group) {
+      whole = JobLook();  // the next poll needs the memory
+      whole = LookAtJob(asked, options);
+    }
+  }
   const auto unheard = std::move(whole.unheard);
+  std::vector<JobLook> parts = SplitByJob(std::move(whole));
+  parts.erase(std::remove_if(parts.begin(), parts.end(),
+                             [of_group](const auto& part) { return IsOfOthers(part, of_group); }),
+              parts.end());
+  std::set<JobName> live;
+  for (const JobLook& part : parts) {
+    if (part.verdict.processes != 0) live.merge(NamesOfJob(part));
+  }
   std::map<Row, JobFindings> findings;
-  for (JobLook& part : SplitByJob(std::move(whole))) {
+  for (JobLook& part : parts) {
     const std::set<JobName> names = NamesOfJob(part);
+    // An earlier attempt of a job that was restarted.
+    const bool is_replaced = part.verdict.processes == 0 && part.set.outside_notes.empty() &&
+                             live.count(*names.begin()) != 0;
+    if (is_replaced) continue;
     // A silent endpoint counts as missing in its last job, and in every job without an ID.
     for (const std::size_t each : silent) {
       const std::vector<EndpointSummary::Job>& jobs = endpoints_[each].summary.jobs;
@@ -327,7 +394,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
       part.endpoints += names.size();
       part.unheard[problem].insert(part.unheard[problem].end(), names.begin(), names.end());
     }
-    const Row row = RowOf(names.begin()->job_id, names.begin()->workload, group);
+    const Row row = RowOf(*names.begin(), group);
     JobFindings found = FindingsOf(part, asked);
     if (options_.tell && !found.hangs.empty()) {
       const auto report = std::make_shared<const HangReport>(HangReportOf(part));
@@ -341,8 +408,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
     if (now - last.looked_at >= 2 * kBelieved) continue;
     const auto found = findings.find(row);
     if (found != findings.end()) {
-      const bool is_new_hang =
-          found->second.state == JobState::kHang && last.state > JobState::kWait;
+      const bool is_new_hang = found->second.state == JobState::kHang && !last.is_stalled;
       if (is_new_hang || found->second.heard >= last.heard) continue;
     }
     findings[row] = std::move(last);
@@ -373,15 +439,16 @@ JobLook Watcher::Ask(const JobFilter& filter) const {
 }
 
 void Watcher::Publish(const std::vector<Group>& groups, Time began) {
+  const Time now = options_.clock();
   auto state = std::make_shared<WatchState>();
   std::map<Row, WatchedJob> rows;
   for (const Group& group : groups) {
     for (const std::size_t index : group) {
       for (const EndpointSummary::Job& job : endpoints_[index].summary.jobs) {
-        WatchedJob& row = rows[RowOf(job.job_id, job.workload, group)];
+        WatchedJob& row = rows[RowOf(NameOfJob(job), group)];
         row.processes += job.processes;
         row.endpoints.push_back(UrlOf(endpoints_[index].address));
-        if (!endpoints_[index].problem.empty()) ++row.silent;
+        row.is_heard |= IsBelieved(endpoints_[index], now);
       }
     }
     for (const auto& [row, findings] : polls_[KeyOf(group)].findings) {
@@ -389,15 +456,18 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
       job.findings = findings;
       if (!job.endpoints.empty()) continue;
       // Summaries don't list jobs without the plugin.
-      for (const std::size_t each : group) job.endpoints.push_back(UrlOf(endpoints_[each].address));
+      for (const std::size_t each : group) {
+        job.endpoints.push_back(UrlOf(endpoints_[each].address));
+        job.is_heard |= IsBelieved(endpoints_[each], now);
+      }
     }
     for (const auto& [row, findings] : polls_[KeyOf(group)].findings) {
       for (const JobName& name : findings.names) {
-        const auto other = rows.find(RowOf(name.job_id, name.workload, group));
+        const auto other = rows.find(RowOf(name, group));
         if (other == rows.end() || !(row < other->first)) continue;
         WatchedJob& job = rows[row];
         job.processes += other->second.processes;
-        job.silent += other->second.silent;
+        job.is_heard |= other->second.is_heard;
         job.endpoints.insert(job.endpoints.end(), other->second.endpoints.begin(),
                              other->second.endpoints.end());
         job.other_ids.push_back(name.job_id);
@@ -408,6 +478,7 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
   for (auto& [row, job] : rows) {
     // An ended job without findings is not shown.
     if (job.processes == 0 && job.findings.sentence.empty()) continue;
+    if (!job.is_heard && !job.findings.is_stalled) job.findings.state = JobState::kEnded;
     job.job_id = row.name.job_id;
     job.workload = row.name.workload;
     state->jobs.push_back(std::move(job));

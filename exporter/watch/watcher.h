@@ -8,7 +8,8 @@
 // job is polled for stragglers now and then, one per round, because the summary of a node with one
 // rank of each communicator cannot show late ranks.
 //
-// A hang whose endpoints all fall silent stays until one of them answers or is forgotten.
+// A hang whose endpoints all fall silent stays until an endpoint answers that reports live processes
+// of the job, or until all are forgotten.
 //
 // The watcher's memory only saves polls and bridges lost answers: another watcher, or this one
 // after a restart, gives the same verdicts. The last answer of a silent endpoint counts for
@@ -26,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -118,10 +120,16 @@ class Watcher {
   // Returns when the last of the group's silent endpoints that had reported a stall answered for
   // the last time; the clock's zero if there is none.
   Time SilentSince(const Group& group) const;
+  // True if an endpoint that answers reports live processes of a job with one of these names.
+  bool IsReported(const std::set<JobName>& names, const Group& group) const;
+  // Removes the findings of hangs and expected waits that are over: that no silent endpoint had
+  // reported, or whose job is reported, such as after a restart on other nodes. Sets
+  // JobFindings::silent_since_s of the others.
+  void KeepSilentStalls(const Group& group, Time now, std::map<Row, JobFindings>* findings) const;
   std::vector<Group> GroupEndpoints(Time now) const;
   // Returns the group's first URL.
   std::string KeyOf(const Group& group) const;
-  Row RowOf(const std::string& job_id, const std::string& workload, const Group& group) const;
+  Row RowOf(const JobName& name, const Group& group) const;
   StallTimes StallTimesOf(const Group& group, Time now);
   bool HasLateRank(const Group& group) const;
   // True if the endpoints report that the group's jobs became idle or are no longer idle, or that a

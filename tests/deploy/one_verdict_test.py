@@ -58,6 +58,23 @@ class OneVerdictTest(unittest.TestCase):
                     self.assertIn(said, self.of_node(row["node"]))
                     self.assertIn("Next: %s." % said["first"], row["status"])
 
+    def test_all_have_one_state(self):
+        """The words of health are those of docs/http-api.md, which does not tell ended jobs from unused ones."""
+        words = {"waiting": "wait", "straggler": "slow"}
+        for row in self.rows:
+            with self.subTest(row["name"]):
+                state, said = row["state"], row["json"]
+                self.assertEqual(said["sentence"].split()[0], state.upper())
+                self.assertEqual(said["finding"], state if state in ("hang", "incomplete") else "none")
+                jobs = [labels["state"] for name, labels, value in parse(row["metrics"])
+                        if name == "nccl_watch_jobs" and value]
+                self.assertEqual(jobs, [state])
+                if state != "ended":
+                    for page in (said["health"], *([row["node"]["health"]["status"]] if row["node"] else [])):
+                        self.assertEqual(words.get(page, page), state)
+                if row["expected"]["rank"] >= 0 and state == "incomplete":
+                    self.assertIn("global rank %d " % row["expected"]["rank"], said["sentence"])
+
     @staticmethod
     def of_node(page):
         """Of each communicator; a rank that is not seen has no number in the job."""

@@ -35,6 +35,11 @@ struct Row {
   std::function<SimulatedJob(int nnodes)> make;
   bool is_slow = false;     // no hang, and this rank comes late
   bool is_stopped = false;  // this rank's process
+  const char* state = "";   // "": hang, slow or ok, by the fields above
+
+  std::string StateName() const {
+    return *state != '\0' ? state : *verdict != '\0' ? "hang" : is_slow ? "slow" : "ok";
+  }
 };
 
 constexpr int kRanks = 4;
@@ -46,6 +51,23 @@ void WaitFor(SimulatedJob* job, int missing) {
 }
 
 SimulatedJob Running(int nnodes) { return RunningJob(0, nnodes); }
+
+void WaitedBeforeIn(SimulatedJob* job) {
+  for (const int rank : {1, 2, 3}) {
+    job->Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 540 * kSecond)};
+  }
+}
+
+// Rank 1 comes late.
+SimulatedJob Late(int nnodes) {
+  SimulatedJob job(kRanks);
+  job.AddCommunicator(kComm, {0, 1, 2, 3}, 0, nnodes);
+  for (int i = 0; i < 600; ++i) {
+    job.Collective(kComm, "AllReduce", {0, 40 * kMs, 0, 0}, kMs);
+    job.Advance(50 * kMs);
+  }
+  return job;
+}
 
 // All but `missing` wait. What else is the matter, `change` makes.
 std::function<SimulatedJob(int)> Waiting(
@@ -123,7 +145,12 @@ SimulatedJob Chain(int nnodes) {
 
 const std::vector<Row>& Rows() {
   static const auto* const kRows = new std::vector<Row>{
-      {"nothing", "", -1, "", Running},
+      {"nothing", "", -1, "",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitedBeforeIn(&job);
+         return job;
+       }},
       {"not_called", "rank_not_called", 2, "py-spy dump --pid PID", Waiting(2)},
       {"not_launched", "rank_not_launched", 3, "gdb -p PID",
        [](int nnodes) {
@@ -206,24 +233,34 @@ const std::vector<Row>& Rows() {
          return job;
        }},
       {"network", "no_progress", -1, "check the network", Waiting(-1)},
-      {"usual", "", -1, "",
-       Waiting(0,
-               [](SimulatedJob* job) {
-                 for (const int rank : {1, 2, 3}) {
-                   job->Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 540 * kSecond)};
-                 }
-               })},
-      {"late", "", 1, "nvidia-smi -q -d PERFORMANCE",
+      {"usual", "", -1, "", Waiting(0, WaitedBeforeIn), /*is_slow=*/false, /*is_stopped=*/false,
+       "wait"},
+      {"usual_and_missing", "", -1, "",
        [](int nnodes) {
-         SimulatedJob job(kRanks);
-         job.AddCommunicator(kComm, {0, 1, 2, 3}, 0, nnodes);
-         for (int i = 0; i < 600; ++i) {
-           job.Collective(kComm, "AllReduce", {0, 40 * kMs, 0, 0}, kMs);
-           job.Advance(50 * kMs);
-         }
+         SimulatedJob job = RunningJob(5, nnodes);
+         WaitFor(&job, 0);
+         WaitedBeforeIn(&job);
          return job;
        },
-       true},
+       /*is_slow=*/false, /*is_stopped=*/false, "incomplete"},
+      {"late", "", 1, "nvidia-smi -q -d PERFORMANCE", Late, /*is_slow=*/true},
+      {"late_and_missing", "", 1, "nvidia-smi -q -d PERFORMANCE",
+       [](int nnodes) {
+         SimulatedJob job = Late(nnodes);
+         job.AddCommunicator(kOther, {2, 3}, 3, nnodes);
+         return job;
+       },
+       /*is_slow=*/true, /*is_stopped=*/false, "incomplete"},
+      {"missing", "", -1, "", [](int nnodes) { return RunningJob(5, nnodes); }, /*is_slow=*/false,
+       /*is_stopped=*/false, "incomplete"},
+      {"idle", "", -1, "", Running, /*is_slow=*/false, /*is_stopped=*/false, "idle"},
+      {"ended", "", -1, "",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         for (int rank = 0; rank < kRanks; ++rank) End(&job, rank);
+         return job;
+       },
+       /*is_slow=*/false, /*is_stopped=*/false, "ended"},
   };
   return *kRows;
 }
@@ -280,6 +317,7 @@ Json RowJson(const Row& row, bool is_one_node) {
   }
   return {{"name", absl::StrCat(row.name, is_one_node ? " on one node" : " on four nodes")},
           {"expected", {{"verdict", row.verdict}, {"rank", row.rank}, {"first", first}}},
+          {"state", row.StateName()},
           {"engine", std::move(engine)},
           {"json", Json::parse(JobJson(look))},
           {"watch", watcher.state()->jobs.at(0).findings.text},

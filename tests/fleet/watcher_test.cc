@@ -90,6 +90,24 @@ class WatcherTest : public testing::Test {
 constexpr char kNamed[] = R"(nccl_job_hang_start_timestamp_seconds{job_id="4711",workload="4711",)"
                           R"(comm="00000000000000c0",rank="2",global_rank="2",Hostname="node-2",)";
 
+// Lines on hangs, without their values.
+std::vector<std::string> Series(const std::string& text) {
+  std::vector<std::string> series;
+  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+    const std::string line = text.substr(at, text.find('\n', at) - at);
+    if (line.rfind("nccl_job_hang", 0) == 0) series.push_back(line.substr(0, line.rfind(' ')));
+  }
+  return series;
+}
+
+std::vector<std::string> Hangs(const std::string& text) {
+  std::vector<std::string> hangs;
+  for (std::string& each : Series(text)) {
+    if (each.rfind("nccl_job_hang_start", 0) == 0) hangs.push_back(std::move(each));
+  }
+  return hangs;
+}
+
 TEST_F(WatcherTest, NamesTheRankWhenItsTimeIsOver) {
   RunFor(seconds(5));
   Hang();
@@ -131,6 +149,62 @@ TEST_F(WatcherTest, AHangStaysWhileItsEndpointsAreSilent) {
   for (int rank = 0; rank < 4; ++rank) job_.Complete(kComm, rank);
   RunFor(seconds(4));
   EXPECT_THAT(Metrics(), Not(HasSubstr("nccl_job_hang_info{")));
+}
+
+// As Slurm requeues a job under its ID.
+TEST_F(WatcherTest, AHangEndsWhenTheJobRunsOnOtherNodes) {
+  job_ = SimulatedJob(8);
+  job_.AddCommunicator(kComm, {0, 1, 2, 3}, 0, 4);
+  for (int i = 0; i < 20; ++i) job_.Collective(kComm, "AllReduce", {0, 0, 0, 0}, kMs);
+  endpoints_.emplace(&job_, std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+  endpoints_->silent = {4, 5, 6, 7};
+  Hang();
+  RunFor(seconds(14));
+  endpoints_->silent = {0, 1, 2, 3, 4, 5, 6, 7};
+  RunFor(seconds(60));
+  EXPECT_THAT(Metrics(), HasSubstr(kNamed));
+  job_.AddCommunicator(kOther, {4, 5, 6, 7}, 0, 4);
+  endpoints_->silent = {0, 1, 2, 3};
+  RunFor(seconds(4));
+  EXPECT_THAT(Metrics(), Not(HasSubstr("hang_start_timestamp_seconds{")));
+}
+
+TEST_F(WatcherTest, ARestartedJobIsJudgedByItsLastAttempt) {
+  job_ = SimulatedJob(8);
+  job_.AddCommunicator(kComm, {0, 1, 2, 3}, 0, 4);
+  for (int i = 0; i < 20; ++i) job_.Collective(kComm, "AllReduce", {0, 0, 0, 0}, kMs);
+  endpoints_.emplace(&job_, std::vector<int>{0, 1, 2, 3, 0, 1, 2, 3});
+  Hang();
+  for (int i = 0; i < 4; ++i) End(&job_, i);
+  job_.AddCommunicator(kOther, {4, 5, 6, 7}, 0, 4);
+  for (int i = 0; i < 20; ++i) job_.Collective(kOther, "AllReduce", {0, 0, 0, 0}, kMs);
+  RunFor(seconds(4));
+  EXPECT_THAT(Metrics(), HasSubstr("nccl_watch_jobs{state=\"ok\"} 1"));
+}
+
+TEST_F(WatcherTest, AJobWhoseProcessesHaveEndedHasEnded) {
+  for (int i = 0; i < 4; ++i) End(&job_, i);
+  RunFor(seconds(8));
+  EXPECT_THAT(Metrics(), HasSubstr("nccl_watch_jobs{state=\"ended\"} 1"));
+  EXPECT_THAT(WatchPage(*watcher().state(), ""),
+              HasSubstr("<b>ended</b><td>No process of this job lives. "));
+}
+
+// Prometheus keeps one of several equal series, whichever comes first.
+TEST_F(WatcherTest, JobsWithoutAnIdShareOneSeries) {
+  for (int i = 0; i < 6; ++i) job_.process(i).job_id = "";
+  job_.process(5).start_realtime_ns = job_.now() - 60 * kSecond;
+  Hang();
+  job_.Launch(kOther, 0, "AllReduce");
+  RunFor(seconds(14));
+  EXPECT_EQ(Hangs(Metrics()).size(), 2u);
+  double youngest_s = 0;
+  for (const WatchedJob& job : watcher().state()->jobs) {
+    youngest_s = std::max(youngest_s, job.findings.hangs.at(0).job_start_s);
+  }
+  const std::string start = "\nnccl_job_hang_process_start_timestamp_seconds ";
+  EXPECT_EQ(std::stod(Metrics().substr(Metrics().find(start) + start.size())), youngest_s);
+  EXPECT_EQ(Metrics().find(start), Metrics().rfind(start));
 }
 
 // The notes of `pulse diagnose`, in the row of their job. Of the other job nothing else is known.
@@ -191,6 +265,15 @@ TEST_F(WatcherTest, ACommunicatorThatStandsIsNeverLeftOut) {
   RunFor(seconds(14));
   EXPECT_THAT(Metrics(), HasSubstr("Hostname=\"node-2\""));
   EXPECT_EQ(watcher().state()->jobs.size(), 2u);
+}
+
+// The blocking rank's node leaves the communicator out, and nothing is stalled there.
+TEST_F(WatcherTest, NamesARankWhoseNodeLeavesItsCommunicatorOut) {
+  for (int i = 0; i < 6; ++i) job_.process(i).job_id = "";
+  for (uint64_t id = 1; id <= 200; ++id) job_.AddCommunicator(id << 8, {2}, 8, 8);
+  Hang();
+  RunFor(seconds(14));
+  EXPECT_THAT(Hangs(Metrics()), testing::ElementsAre(HasSubstr("Hostname=\"node-2\"")));
 }
 
 // Graphs are replayed no more, and NVML isn't there.
@@ -319,24 +402,6 @@ TEST_F(WatcherTest, PollsAnUnchangedHangOnce) {
   EXPECT_THAT(Metrics(), HasSubstr("verdict=\"driver_error\""));
 }
 
-// Lines on hangs, without their values.
-std::vector<std::string> Series(const std::string& text) {
-  std::vector<std::string> series;
-  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
-    const std::string line = text.substr(at, text.find('\n', at) - at);
-    if (line.rfind("nccl_job_hang", 0) == 0) series.push_back(line.substr(0, line.rfind(' ')));
-  }
-  return series;
-}
-
-std::vector<std::string> Hangs(const std::string& text) {
-  std::vector<std::string> hangs;
-  for (std::string& each : Series(text)) {
-    if (each.rfind("nccl_job_hang_start", 0) == 0) hangs.push_back(std::move(each));
-  }
-  return hangs;
-}
-
 TEST_F(WatcherTest, SaysThatAJobEndedOrIsUnreachable) {
   RunFor(seconds(5));
   EXPECT_THAT(WatchPage(*watcher().state(), ""), Not(HasSubstr("Ended or unreachable")));
@@ -349,6 +414,7 @@ TEST_F(WatcherTest, SaysThatAJobEndedOrIsUnreachable) {
   };
   EXPECT_THAT(row_of("4711"), HasSubstr("Ended or unreachable"));
   EXPECT_THAT(row_of("4712"), Not(HasSubstr("Ended or unreachable")));
+  EXPECT_THAT(Metrics(), HasSubstr("nccl_watch_jobs{state=\"ended\"} 1"));
 }
 
 // Lost answers end no alert; endpoints that are gone hold none up.

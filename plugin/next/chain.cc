@@ -27,6 +27,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <mutex>
@@ -138,8 +139,9 @@ bool IsThere(abi::DebugLogger logger) {
     Say(true, logger, absl::StrCat(kVariable, ": ", error, ". No second profiler is called"));
   }
   const auto mix = (static_cast<uint64_t>(getpid()) ^ TicketOf(&error)) * 0x9e3779b97f4a7c15ULL;
-  g_handles.Begin(static_cast<uint32_t>(mix >> (64 - Ticket::kProcessBits)));
-  g_contexts.Begin(static_cast<uint32_t>(mix >> (64 - Ticket::kProcessBits)));
+  const auto process = std::max(static_cast<uint32_t>(mix >> (64 - Ticket::kProcessBits)), 1u);
+  g_handles.Begin(process);
+  g_contexts.Begin(process);
   return g_is_good;
 }
 

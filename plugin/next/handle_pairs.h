@@ -2,9 +2,10 @@
 // handle of the next profiler (a second profiler plugin that this plugin calls, chain.cc).
 //
 // Most events need no pair. If only one of the two plugins returned a handle, NCCL gets it
-// unchanged. This plugin's handles are tickets (ticket.h), which always have a bit of the upper 17
-// set; the next profiler's are addresses, which have none of these bits. A pair is kept only if
-// both plugins returned a handle, or if the next profiler's handle is not an address.
+// unchanged. This plugin's handles are tickets (ticket.h), whose process, the upper 13 bits, is
+// never 0. The next profiler's handles are addresses, which have 48 bits on x86-64 and arm64. A pair
+// is kept only if both plugins returned a handle, or if the next profiler's handle has one of the
+// upper 13 bits.
 //
 //   bit  63        51 50  47 46           16 15     0
 //        | process   | kind | generation    | slot |      a pair; tickets never have kind 14 or 15
@@ -41,10 +42,12 @@ class HandlePairs {
   static_assert(kSlots <= 1u << kSlotBits && kKind > 9 && kKind < 16);
 
  public:
-  static constexpr bool IsTicketOrPair(uint64_t handle) { return handle >> kKindShift != 0; }
+  static constexpr bool IsTicketOrPair(uint64_t handle) {
+    return handle >> (kKindShift + Ticket::kKindBits) != 0;
+  }
 
   // Call first. `process`: 13 bits that differ between processes, so that another process' pairs
-  // are refused. Touches the memory, so that callbacks never fault it in.
+  // are refused; not 0. Touches the memory, so that callbacks never fault it in.
   void Begin(uint32_t process) {
     issuer_ = uint64_t{process} << Ticket::kKindBits | kKind;
     for (Slot& slot : slots_) slot.has_next.store(false, std::memory_order_relaxed);

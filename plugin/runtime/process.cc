@@ -22,11 +22,12 @@ namespace nccl_pulse {
 namespace {
 
 // Returns the tag of this process' tickets, another one at each call: a forked child holds its
-// parent's tickets, which must not match its own. The caller holds the init lock.
+// parent's tickets, which must not match its own. Never 0, so that no
+// ticket looks like an address (plugin/next/handle_pairs.h). The caller holds the init lock.
 uint32_t MakeProcessTag() {
   static uint32_t last = 0;
-  uint32_t tag = last;
-  while (tag == last) {
+  uint32_t tag = 0;
+  while (tag == 0 || tag == last) {
     uint64_t bits = 0;
     if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits)) {
       bits = Clock::MonotonicNs() ^ static_cast<uint64_t>(RealtimeNs());

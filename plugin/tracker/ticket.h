@@ -9,9 +9,9 @@
 //        | process   | kind | child    | generation    | operation | communicator |
 //          13          4      8          20              9           10
 //
-// `process` is a hash of the pid and a random number. One in 8192 other processes has the same
-// hash. For proxy operations, the pid in the event excludes them. `kind` is never 0, so a ticket is
-// never NULL. `generation` wraps after 2^20 uses of an operation slot.
+// `process` is a hash of the pid and a random number, never 0. One in 8191 other processes has the
+// same hash. For proxy operations, the pid in the event excludes them. `kind` is never 0 either, so a
+// ticket is never NULL. `generation` wraps after 2^20 uses of an operation slot.
 //
 // Thread: pure functions. Cost: shifts.
 #ifndef PLUGIN_TRACKER_TICKET_H_

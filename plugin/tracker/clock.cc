@@ -67,31 +67,30 @@ void Clock::Initialize(ClockSource source) {
   nanosleep(&pause, nullptr);
   const Pair now = ReadPair();
   if (now.counter <= origin_.counter || now.ns <= origin_.ns) return;
-  const auto rate =
-      static_cast<uint64_t>((static_cast<unsigned __int128>(now.ns - origin_.ns) << 32) /
-                            (now.counter - origin_.counter));
-  scales_.Store({now.counter, now.ns, rate});
+  scales_.Store({now.counter, now.ns, RateFrom(origin_, now)});
+}
+
+uint64_t Clock::RateFrom(const Pair& from, const Pair& to) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(to.ns - from.ns) << 32) /
+                               (to.counter - from.counter));
 }
 
 void Clock::Correct() {
   ClockScale current;
   if (!scales_.Read(&current)) return;
   const Pair now = ReadPair();
-  if (now.counter <= origin_.counter || now.ns <= origin_.ns) return;
-  const auto rate =
-      static_cast<uint64_t>((static_cast<unsigned __int128>(now.ns - origin_.ns) << 32) /
-                            (now.counter - origin_.counter));
-  const auto product =
-      static_cast<unsigned __int128>(now.counter - current.counter) * current.ns_per_tick_q32;
-  const uint64_t ours = current.ns + static_cast<uint64_t>(product >> 32);
+  const uint64_t ours = NsAt(current, now.counter);
   const auto error_ns = static_cast<int64_t>(now.ns - ours);
-  // A jump (suspended machine, migrated guest) is corrected at once, a drift over a second.
+  const bool is_before_origin = now.counter <= origin_.counter || now.ns <= origin_.ns;
+  // A jump (suspended machine, migrated guest, restored process) is corrected at once, a drift over
+  // a second.
   constexpr int64_t kJumpNs = 10000000;
-  if (error_ns > kJumpNs || error_ns < -kJumpNs) {
+  if (is_before_origin || error_ns > kJumpNs || error_ns < -kJumpNs) {
     origin_ = now;
     scales_.Store({now.counter, now.ns, current.ns_per_tick_q32});
     return;
   }
+  const uint64_t rate = RateFrom(origin_, now);
   const double steering = 1.0 + static_cast<double>(error_ns) / 1e9;
   scales_.Store({now.counter, ours, static_cast<uint64_t>(static_cast<double>(rate) * steering)});
 }

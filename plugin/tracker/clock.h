@@ -40,12 +40,7 @@ class Clock {
   bool ReadNow(uint64_t* now_ns) const {
     ClockScale scale;
     if (__builtin_expect(!scales_.Read(&scale), 0)) return false;
-    // Signed: the CPU may read its counter before it has loaded the scale, and a scale stored in
-    // between begins a few ticks later.
-    const auto elapsed = static_cast<int64_t>(ReadCounter() - scale.counter);
-    const auto product =
-        static_cast<__int128>(elapsed) * static_cast<int64_t>(scale.ns_per_tick_q32);
-    *now_ns = scale.ns + static_cast<uint64_t>(product >> 32);
+    *now_ns = NsAt(scale, ReadCounter());
     return true;
   }
 
@@ -71,6 +66,16 @@ class Clock {
     return MonotonicNs();
 #endif
   }
+  static uint64_t NsAt(const ClockScale& scale, uint64_t counter) {
+    // Signed: the CPU may read its counter before it has loaded the scale, and a scale stored in
+    // between begins a few ticks later.
+    const auto elapsed = static_cast<int64_t>(counter - scale.counter);
+    const auto product =
+        static_cast<__int128>(elapsed) * static_cast<int64_t>(scale.ns_per_tick_q32);
+    return scale.ns + static_cast<uint64_t>(product >> 32);
+  }
+  // Returns ClockScale::ns_per_tick_q32. `to` is later by both clocks.
+  static uint64_t RateFrom(const Pair& from, const Pair& to);
   static bool CounterIsTrustworthy();
   static Pair ReadPair();
 

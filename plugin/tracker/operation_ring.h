@@ -120,7 +120,8 @@ class OperationRing {
     }
   }
   // Background thread. Calls `is_settled(place)` for the oldest operation that was not settled at
-  // the last call, and for all newer ones. Returns true while an operation is not settled.
+  // the last call, and for all newer ones. The newest one is always visited again, because it may
+  // have a number but no slot yet. Returns true while an operation is not settled.
   template <typename IsSettled>
   bool VisitOpen(IsSettled is_settled) {
     const uint64_t last = end();
@@ -128,7 +129,7 @@ class OperationRing {
     bool all_settled = true;
     for (uint64_t number = begin; number < last; ++number) {
       if (!is_settled(IndexOf(number))) all_settled = false;
-      if (all_settled) begin = number + 1;
+      if (all_settled) begin = std::min(number + 1, last - 1);
     }
     oldest_open_.store(begin);
     return !all_settled;

@@ -68,6 +68,23 @@ TEST_F(OperationRingTest, OnlyWhatIsNotSettledIsVisitedAgain) {
   EXPECT_FALSE(ring_->VisitOpen([](uint32_t) { return true; }));
 }
 
+// The launching thread is taken off the CPU between its two steps.
+TEST_F(OperationRingTest, ANumberWithoutASlotIsVisitedAgain) {
+  Claim();
+  const uint64_t number = ring_->TakeNumber();
+  std::vector<uint32_t> visited;
+  const auto visit = [&](uint32_t place) {
+    visited.push_back(place);
+    return true;
+  };
+  EXPECT_FALSE(ring_->VisitOpen(visit));
+  visited.clear();
+  const auto claim_used = [](uint32_t, uint64_t*) { return false; };
+  EXPECT_NE(ring_->Claim(number, kFirstTicket, false, {}, claim_used), 0u);
+  EXPECT_FALSE(ring_->VisitOpen(visit));
+  EXPECT_EQ(visited, (std::vector<uint32_t>{1}));
+}
+
 TEST_F(OperationRingTest, TheNextCommunicatorBeginsBehindTheLastOnes) {
   const uint64_t left = Claim();
   Claim();

@@ -7,7 +7,7 @@
 namespace nccl_pulse {
 namespace {
 
-// A callback that was running when its communicator was finalized ended long before this.
+// For so long after finalize, the events of launches in flight are still polled.
 constexpr uint64_t kRetirementNs = 5000000000;
 // Gates are queried when nothing has completed for this long. So there is no additional query while
 // work goes on, and still an answer in time for a suspected hang.

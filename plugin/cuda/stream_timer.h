@@ -52,8 +52,8 @@
 // answer is not used.
 //
 // No event is recorded on a stream in capture. No event is destroyed while a callback could use it:
-// the poller destroys the events of a finalized communicator some seconds later, and not at all if
-// their context has been replaced.
+// the poller destroys the events of a finalized communicator some seconds later, once no callback
+// is left (metrics/visit.h), and not at all if their context has been replaced.
 //
 // Thread: as drawn; Attach and Retire under the runtime's lock. Callbacks never wait for the
 // poller, so a blocking driver call blocks only the poller. Cost on the launching thread: one
@@ -317,9 +317,10 @@ class StreamTimer {
             Results& results, Progress* progress);
   // Returns the number of launches since the last call.
   static uint64_t TakeLaunches(CommunicatorTimer& timer);
-  // True if Retire was called so long ago that no callback can use the timer.
+  // True if Retire was called some seconds ago.
   static bool IsOver(const CommunicatorTimer& timer, uint64_t now_ns);
-  // Destroys the events of a timer that is over. Attach can then use it again.
+  // Destroys the events of a timer that is over, and that no callback uses. Attach can then use it
+  // again.
   void Destroy(CommunicatorTimer& timer);
 
  private:

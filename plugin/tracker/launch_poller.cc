@@ -128,7 +128,10 @@ bool LaunchPoller::Poll(Instruments& instruments, Communicator& communicator,
       }
     }
   }
-  if (ends && may_destroy) stream_timer.Destroy(timer);
+  // All threads that record these events do so in one of the two visits.
+  if (ends && may_destroy && parts->calling.IsOver() && parts->launching.IsOver()) {
+    stream_timer.Destroy(timer);
+  }
   return progress.in_flight || progress.advanced;
 }
 

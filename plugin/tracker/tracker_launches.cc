@@ -46,8 +46,11 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
                                      kind.sampling_seed.load(), bytes, group);
     // A group that is not captured has a ticket only if its end is awaited (StartGroup).
     if (event.parent != 0 && !event.captured && Ticket::Kind(event.parent) == TicketKind::kGroup) {
-      parts.launches.AwaitEnd(instruments_, *communicator, parts.ring, event.stream,
-                              Ticket::Operation(event.parent) != 0);
+      const Visit::Stay stay(parts.calling);
+      if (communicator->context.load() == context) {
+        parts.launches.AwaitEnd(instruments_, *communicator, parts.ring, event.stream,
+                                Ticket::Operation(event.parent) != 0);
+      }
     }
   }
   if (event.captured) what |= LastCallBits::kCaptured << LastCallBits::kFlagsShift;

@@ -99,6 +99,21 @@ TEST_WITH_GPU(HeartbeatTest, NoEventIsDestroyedWhileALaunchStalls) {
   EXPECT_EQ(gpu.EventsAlive(), 43);  // of the other one
 }
 
+// Nor while a thread that was taken off the CPU for so long is recording one.
+TEST_WITH_GPU(HeartbeatTest, NoEventIsDestroyedWhileItIsRecorded) {
+  StreamCommunicator comm(gpu, 1);
+  gpu.Block("cuEventRecord");
+  std::thread launching([&] { comm.Run(kMs); });
+  ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
+  comm.Finalize();
+  AdvanceClockAndPoll(6 * kSecond);
+  EXPECT_EQ(gpu.Calls("cuEventDestroy_v2"), 0u);
+  gpu.Unblock();
+  launching.join();
+  AdvanceClockAndPoll(kSecond);
+  EXPECT_EQ(gpu.EventsAlive(), 0);
+}
+
 // A place that is used again has a timer again, also when the driver had failed under the first.
 TEST_WITH_GPU(HeartbeatTest, APlaceIsUsedAgain) {
   for (uint64_t i = 1; i <= 5; ++i) {

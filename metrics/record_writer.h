@@ -100,7 +100,7 @@ class RecordWriter {
     if (__builtin_expect(with_callback, 1)) {
       record_.followed.callbacks_of(CallbackKind::kLaunch).add(1);
     }
-    record_.followed.launches.add(1);
+    record_.followed.launches.publish_sum(1);  // a reader of the sum also sees the callback
     NoteLastLaunch(now_ns);
   }
   void NoteLastLaunch(uint64_t now_ns) { record_.followed.last_launch_ns.store(now_ns); }

@@ -64,7 +64,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
       parts.launches.ForgetCall(instruments_, *communicator, meta.op, bytes, group);
     }
     if (work_.is_on()) {
-      work_.NoteCapturedCall(*communicator, instruments_.IsCollective(meta.op), event.func, group);
+      work_.NoteCapturedCall(*communicator, meta.op, group);
     }
     if (graphs_.is_on()) {
       graphs_.NoteCall(*communicator, {event.stream, meta.op, meta.size_class, bytes});

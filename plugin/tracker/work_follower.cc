@@ -1,7 +1,6 @@
 #include "plugin/tracker/work_follower.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 
 #include "plugin/tracker/communicator_parts.h"
@@ -21,9 +20,6 @@ constexpr int kLaunchBits = 48;
 constexpr uint64_t kLaunchMask = (uint64_t{1} << kLaunchBits) - 1;
 // A bit of TrackedWork::finished, above the number of calls.
 constexpr uint64_t kAreKnown = uint64_t{1} << 32;
-
-// From 2.29.2 on NCCL does not report a Broadcast's launch, although its counter includes it.
-bool IsBroadcast(const char* func) { return std::strcmp(func, "Broadcast") == 0; }
 
 uint64_t PackCounted(uint32_t record_generation, uint64_t launches) {
   return uint64_t{record_generation} << kLaunchBits | (launches & kLaunchMask);
@@ -107,12 +103,12 @@ void WorkFollower::Find(const Communicator& communicator, TrackedWork& tracked) 
   tracked.launched.phase.publish(TrackedWork::kFound);  // with the candidates
 }
 
-void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_collective,
-                                    const char* func, uint64_t group) {
+void WorkFollower::NoteCapturedCall(const Communicator& communicator, NameId op, uint64_t group) {
   TrackedWork* const tracked = WorkOf(communicator);
   if (tracked == nullptr) return;
   TrackedWork::Launched& launched = tracked->launched;
-  if (!is_collective) NoteRefuted(*communicator.parts.load(), WorkRefutal::kPointToPoint);
+  if (!instruments_.IsCollective(op))
+    NoteRefuted(*communicator.parts.load(), WorkRefutal::kPointToPoint);
   if (launched.before_capture.load() == 0) {
     launched.before_capture.store(communicator.record->followed.launches.load() + 1);
   }
@@ -124,7 +120,9 @@ void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_co
   launched.captured_group.store(group);
   launched.captured_calls.add(1);
   if (launched.captured_calls.load() > 1) launched.is_group_captured.store(true);
-  if (IsBroadcast(func)) return launched.captured_broadcasts.add(1);
+  // From 2.29.2 on NCCL does not report a Broadcast's launch, although its counter includes it.
+  // Published: a reader of this sum also sees the call in `broadcasts`.
+  if (op == kBroadcastName) return launched.captured_broadcasts.publish_sum(1);
   launched.unlaunched_captured.add(1);
   launched.unlaunched_of_group.add(1);
 }
@@ -135,7 +133,7 @@ bool WorkFollower::MayHideBroadcasts(const Communicator& communicator) {
 
 void WorkFollower::NoteRefuted(CommunicatorParts& parts, WorkRefutal refutal) {
   TrackedWork* const tracked = parts.work.acquire();  // sees it as it was initialized
-  if (tracked == nullptr) return;
+  if (tracked == nullptr || tracked->launched.refutal.load() != 0) return;
   parts.launches.timer().StopCounting();
   tracked->launched.refutal.store(static_cast<uint8_t>(refutal));
 }
@@ -192,7 +190,7 @@ LaunchedWork WorkFollower::Read(const Communicator& communicator, const TrackedW
   if (MayHideBroadcasts(communicator)) {
     // Captured Broadcasts are read first, because a Broadcast counts as called before it counts as
     // captured.
-    const uint32_t captured = launched.captured_broadcasts.load();
+    const uint32_t captured = launched.captured_broadcasts.acquire();
     read.hidden = launched.broadcasts.acquire() - captured;
   }
   return read;

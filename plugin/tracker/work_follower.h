@@ -63,7 +63,7 @@ struct TrackedWork {
     // The fields of CalledWork (finished_calls.h): number of Broadcasts, for which NCCL may report
     // only the call. `broadcasts` is published last.
     Ordered<uint32_t> broadcasts;
-    Relaxed<uint32_t> captured_broadcasts;  // number of Broadcasts captured into CUDA graphs
+    Ordered<uint32_t> captured_broadcasts;  // number of Broadcasts captured into CUDA graphs
     Relaxed<uint32_t> broadcast_run;        // Broadcasts before the current run of one size
     Relaxed<uint64_t> broadcast_bytes;      // that size
   };
@@ -129,8 +129,7 @@ class WorkFollower {
   // one; for other launches it is optional.
   [[gnu::cold, gnu::noinline]] void NoteLaunch(const Communicator& communicator, bool captured);
   // Notes a call that was captured into a graph. `group`: ThreadGroups::Current.
-  [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator,
-                                                     bool is_collective, const char* func,
+  [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator, NameId op,
                                                      uint64_t group);
   // Notes an operation whose kernel does not count (symmetric memory).
   static void NoteUncounted(CommunicatorParts& parts) {

@@ -15,8 +15,9 @@ bool FindCalls(void* library, CudaDriver* driver) {
   return FindCall(library, "cuCtxGetCurrent", &driver->context_get_current) &&
          FindCall(library, "cuCtxSetCurrent", &driver->context_set_current) &&
          FindCall(library, "cuCtxGetDevice", &driver->context_get_device) &&
-         (FindCall(library, "cuDeviceGetUuid_v2", &driver->device_get_uuid) ||
-          FindCall(library, "cuDeviceGetUuid", &driver->device_get_uuid)) &&
+         // Version 2 returns the UUID of a MIG instance, which no monitor of GPUs has as its label.
+         (FindCall(library, "cuDeviceGetUuid", &driver->device_get_uuid) ||
+          FindCall(library, "cuDeviceGetUuid_v2", &driver->device_get_uuid)) &&
          FindCall(library, "cuDeviceGetPCIBusId", &driver->device_get_pci_bus_id) &&
          FindCall(library, "cuEventCreate", &driver->event_create) &&
          (FindCall(library, "cuEventDestroy_v2", &driver->event_destroy) ||

@@ -44,8 +44,12 @@ int cuCtxGetCurrent(void** context) { return Driver().GetCurrent(context); }
 int cuCtxSetCurrent(void* context) { return Driver().SetCurrent(context); }
 int cuCtxGetId(void* context, unsigned long long* id) { return Driver().GetId(context, id); }
 int cuCtxGetDevice(int* device) { return Driver().GetDevice(device); }
-int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
+int cuDeviceGetUuid(unsigned char* uuid, int device) {
   memset(uuid, device, 16);
+  return Driver().Identify("cuDeviceGetUuid");
+}
+int cuDeviceGetUuid_v2(unsigned char* uuid, int /*device*/) {  // of a MIG instance
+  memset(uuid, 0xee, 16);
   return Driver().Identify("cuDeviceGetUuid_v2");
 }
 int cuDeviceGetPCIBusId(char* text, int length, int device) {

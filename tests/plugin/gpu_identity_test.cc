@@ -29,13 +29,13 @@ TEST_WITH_GPU(GpuIdentityTest, SeveralGpusOfOneProcess) {
 // Each of the three is known without the others; what is not known is not guessed: the ordinal is
 // that of CUDA_VISIBLE_DEVICES, and another GPU's index.
 TEST(GpuIdentityTest, WhatTheDriverDoesNotSay) {
-  for (const char* function : {"cuDeviceGetUuid_v2", "cuDeviceGetPCIBusId", "cuCtxGetDevice"}) {
+  for (const char* function : {"cuDeviceGetUuid", "cuDeviceGetPCIBusId", "cuCtxGetDevice"}) {
     RunWithGpu([function](FakeCuda& gpu) {
       gpu.Fail(function, 2);
       const StreamCommunicator comm(gpu, 1, 5);
       const std::string failed = function;
       const bool no_device = failed == "cuCtxGetDevice";
-      EXPECT_EQ(comm.Read().uuid.empty(), no_device || failed == "cuDeviceGetUuid_v2");
+      EXPECT_EQ(comm.Read().uuid.empty(), no_device || failed == "cuDeviceGetUuid");
       EXPECT_EQ(comm.Read().pci_bus_id.empty(), no_device || failed == "cuDeviceGetPCIBusId");
       EXPECT_EQ(comm.Read().gpu, "");
     });

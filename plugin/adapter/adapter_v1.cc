@@ -50,6 +50,6 @@ int RecordV1(void* handle, int state, abi::v1::StateArgs* /*args*/) {
 
 extern "C" {
 NCCL_PULSE_EXPORT nccl_pulse::Exported<nccl_pulse::abi::v1::Profiler> ncclProfiler_v1 = {
-    {"Pulse", nccl_pulse::InitV1, nccl_pulse::StartV1, nccl_pulse::StopEvent, nccl_pulse::RecordV1,
-     nccl_pulse::FinalizeCommunicator}};
+    {"Pulse", nccl_pulse::InitV1, nccl_pulse::StartV1, nccl_pulse::StopEventV1,
+     nccl_pulse::RecordV1, nccl_pulse::FinalizeCommunicator}};
 }  // extern "C"

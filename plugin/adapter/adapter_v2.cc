@@ -20,6 +20,6 @@ int RecordV2(void* handle, int state, abi::v2::StateArgs* /*args*/) {
 
 extern "C" {
 NCCL_PULSE_EXPORT nccl_pulse::Exported<nccl_pulse::abi::v2::Profiler> ncclProfiler_v2 = {
-    {"Pulse", nccl_pulse::InitV2, nccl_pulse::StartV2, nccl_pulse::StopEvent, nccl_pulse::RecordV2,
-     nccl_pulse::FinalizeCommunicator}};
+    {"Pulse", nccl_pulse::InitV2, nccl_pulse::StartV2, nccl_pulse::StopEventV1,
+     nccl_pulse::RecordV2, nccl_pulse::FinalizeCommunicator}};
 }  // extern "C"

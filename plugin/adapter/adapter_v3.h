@@ -12,6 +12,12 @@ inline int InitUnnamed(int api_version, void** context, int* mask) {
   return InitCommunicator({api_version, 0, nullptr, 0, 0, -1, nullptr}, context, mask);
 }
 
+// stopEvent of v1 and v2: NCCL 2.23 to 2.25 also stops operations without a handle
+// (docs/nccl-profiler-api.md#handles).
+inline int StopEventV1(void* handle) {
+  return handle != nullptr ? StopEvent(handle) : abi::kSuccess;
+}
+
 // Returns the event without the fields that v1 passes as numbers, and v2 and v3 as strings. The
 // caller fills these.
 template <typename Descriptor>

@@ -65,9 +65,9 @@ class Segment {
 
   // Zeroes a chunk and frees it. The caller has made sure that no thread still writes it.
   void RecycleChunk(uint16_t chunk);
-  // TakeRingChunk returns a chunk for a ring of last calls; kNoChunk if there is none. It does not
-  // come from the reserve. It stays a ring chunk for good, because a thread may still write into
-  // the ring that gave it back. Call both functions under the runtime's lock.
+  // TakeRingChunk returns a chunk for a ring of last calls; kNoChunk if there is none. The reserve
+  // stays as large as it was. The chunk stays a ring chunk for good, because a thread may still
+  // write into the ring that gave it back. Call both functions under the runtime's lock.
   uint16_t TakeRingChunk();
   void GiveRingChunkBack(uint16_t chunk);
 

@@ -120,7 +120,8 @@ class Tracker {
   inline uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   inline uint64_t StartOperation(uint64_t context, const OperationEvent& event);
   // Fast path for an operation that is like an earlier one and gets no handle. Returns false,
-  // without effect, otherwise. `is_measured`: the cost of this callback is measured.
+  // without counting the operation, otherwise; a hurried launch has ended in both cases.
+  // `is_measured`: the cost of this callback is measured.
   [[gnu::always_inline]] inline bool CountUsualOperation(uint64_t context,
                                                          const OperationEvent& event,
                                                          bool is_measured = false);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plugin/abi/profiler_v4.h"
 #include "plugin/abi/profiler_v6.h"
 
 namespace nccl_pulse::simulation {
@@ -35,8 +36,9 @@ bool Load(const Release& release) {
     return false;
   }
   // The newest version that both know. The fields that v6 and v7 add to v5 are behind those used
-  // here.
-  for (int api = release.newest_api; api >= 5 && g_plugin == nullptr; --api) {
+  // here, and so are those that v5 adds to operations of v4.
+  const int oldest_api = std::min(release.newest_api, 5);
+  for (int api = release.newest_api; api >= oldest_api && g_plugin == nullptr; --api) {
     const std::string symbol = "ncclProfiler_v" + std::to_string(api);
     g_plugin = static_cast<abi::v5::Profiler*>(dlsym(g_library, symbol.c_str()));
   }
@@ -55,9 +57,13 @@ void Unload() {
 
 Profiler::Profiler(const Identity& identity, const Release& release)
     : identity_(identity), release_(release) {
-  if (Load(release)) {
+  if (Load(release) && ReportsCalls()) {
     g_plugin->init(&context_, identity.comm_id, &g_mask, identity.name, identity.nnodes,
                    identity.nranks, identity.rank, release.logger);
+  } else if (g_plugin != nullptr) {
+    reinterpret_cast<abi::v4::Init*>(reinterpret_cast<void*>(g_plugin->init))(
+        &context_, &g_mask, identity.name, identity.comm_id, identity.nnodes, identity.nranks,
+        identity.rank, release.logger);
   }
   progress_ = std::thread([this] { Progress(); });
 }
@@ -102,7 +108,7 @@ void Profiler::Stop(void* handle) {
 }
 
 void* Profiler::StartGroup(bool captured, int depth) {
-  if (!Wants(~abi::kEventProxyCtrl)) return nullptr;
+  if (!ReportsCalls() || !Wants(~abi::kEventProxyCtrl)) return nullptr;
   abi::v5::Descriptor event{};
   event.type = abi::kEventGroupApi;
   event.groupApi.graphCaptured = captured;
@@ -126,7 +132,7 @@ void Profiler::CallMade(void* group, Call* call) {
   constexpr uint32_t kDependants = abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventKernelCh;
   const uint32_t bits =
       call->is_p2p ? abi::kEventP2pApi | abi::kEventP2p : abi::kEventCollApi | abi::kEventColl;
-  if (!Wants(bits | kDependants)) return;
+  if (!ReportsCalls() || !Wants(bits | kDependants)) return;
   abi::v5::Descriptor event{};
   event.parentObj = group;
   if (call->is_p2p) {
@@ -167,6 +173,8 @@ void Profiler::Enqueue(const std::vector<Call>& calls) {
   group.type = abi::kEventGroup;
   group.rank = identity_.rank;
   void* parent_group = Start(&group);
+  // As up to 2.27.7 (src/plugin/profiler.cc, ncclProfilerStartTaskEvents).
+  if (!ReportsCalls() && parent_group == nullptr) return;
   std::vector<void*> handles;
   // Collectives first, in any call order.
   std::vector<Call> ordered;
@@ -179,7 +187,7 @@ void Profiler::Enqueue(const std::vector<Call>& calls) {
   for (const Call& call : ordered) {
     abi::v5::Descriptor event{};
     event.rank = identity_.rank;
-    event.parentObj = call.api_handle;
+    event.parentObj = ReportsCalls() ? call.api_handle : parent_group;
     const bool in_bytes =
         std::strcmp(call.func, "AllGather") == 0 || std::strcmp(call.func, "Broadcast") == 0;
     if (call.is_p2p) {

@@ -1,5 +1,5 @@
-// Profiler calls the profiler plugin as NCCL 2.28 and newer do, without NCCL: the same callbacks,
-// in the same order, on the same threads. Source: the traces in tests/traces.
+// Profiler calls the profiler plugin as NCCL 2.27.3 and newer do, without NCCL: the same callbacks,
+// in the same order, on the same threads. Source: the traces in tests/traces, of NCCL 2.28.9.
 //
 //   application's thread   GroupApi, CollApi, P2pApi
 //   launching thread       KernelLaunch, Group, Coll, P2p: the application's, or a fresh one
@@ -39,7 +39,7 @@ struct Call {
 
 // The NCCL release to simulate, the same for all communicators of a process.
 struct Release {
-  int newest_api = 5;  // 5 at least
+  int newest_api = 5;  // 4 at least
   // True if a Broadcast makes events below its API call.
   bool reports_broadcast = true;
   const char* library = nullptr;  // the plugin's path; null: none
@@ -77,6 +77,8 @@ class Profiler {
 
  private:
   bool Wants(uint32_t bits) const;
+  // True if calls and launches have events, as from API v5 on.
+  bool ReportsCalls() const { return release_.newest_api >= 5; }
   void* Start(abi::v5::Descriptor* descriptor);
   void Stop(void* handle);
   bool IsReported(const Call& call) const;

@@ -58,9 +58,9 @@ def few_open(wanted, got):
     return got <= wanted and wanted - got <= max(2, KERNEL_TOLERANCE * wanted)
 
 
-def expected_of(communicator, options, unreported):
+def expected_of(communicator, options, unreported, reports_calls):
     """What a communicator's calls must come to, by metric, when of the operations in `unreported`
-    nothing is seen but the calls."""
+    nothing is seen but the calls. `reports_calls`: of nccl_versions."""
     traffic = options.mode != "nvlink" and communicator["nranks"] > 1
     sees_replays = traffic or options.timing == "kernel"
     result = {name: collections.Counter() for name in (
@@ -68,13 +68,16 @@ def expected_of(communicator, options, unreported):
         "kernel_completions", "unreported")}
     for call in communicator["calls"]:
         op, calls, size = call["op"], call["calls"], size_class(call["bytes"])
-        captured = call["captured"]
+        captured, datatype = call["captured"], call["datatype"]
         # Coll and P2p events. A captured call's come with each replay, or once at capture.
         events = call["replays"] if captured and sees_replays else calls
         if op in unreported:
             events = 0
             result["unreported"][op,] += calls
-        result["operations"][op, size, call["datatype"], "true" if captured else "false"] += calls
+        if not reports_calls:  # Coll has their bytes
+            calls, captured = events, False
+            datatype = "ncclInt8" if op in ("AllGather", "Broadcast") else datatype
+        result["operations"][op, size, datatype, "true" if captured else "false"] += calls
         result["bytes"][op, size] += calls * call["bytes"]
         result["events"][op] += events
         result["untimed"][op, "captured" if captured else "not_timed"] += events

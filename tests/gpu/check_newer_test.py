@@ -1,4 +1,4 @@
-"""check_test.py on the stand-in as a newer NCCL."""
+"""check_test.py on the stand-in as other NCCLs."""
 
 from tests import running
 from tests.gpu.check_test import Checked
@@ -35,6 +35,11 @@ class NewerTest(Checked):
 
     def test_2_31(self):
         self.check("--phases=group,exit", FAKE_NCCL_VERSION="23102")
+
+    def test_2_27(self):
+        for mode in ("nvlink", "network"):
+            status, output = self.run_check("--ranks=2", "--mode=" + mode, FAKE_NCCL_VERSION="22707")
+            self.assertEqual(status, 0, output)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """What each NCCL lets a profiler see below the API call: data for check.py, prove.py and inject.py.
 
     from     profiler  Broadcast       symmetric-memory kernels
+    2.27.3   v4        seen            not seen
     2.28.3   v5        seen            not seen
     2.29.2   v6        not seen        not seen
     2.31.2   v7        not seen        seen (Coll with isSymColl)
+
+v4 has neither calls nor launches: each Coll and P2p counts as a call. Only check.py knows of it.
 
 "Not seen": calls are counted, and then comes nothing: no Coll, no KernelLaunch, no ProxyOp; the plugin follows such
 launches by the end of their group, where that tells of them (docs/timing.md). Broadcast is seen with NCCL_ALLGATHERV_ENABLE=0. Source: NCCL's enqueue.cc (collTaskAppend, ncclPrepareTasks) and plugin/profiler.cc
@@ -23,6 +26,7 @@ class Release(typing.NamedTuple):
 
 
 RELEASES = (
+    Release(22703, 4, frozenset()),
     Release(22803, 5, frozenset()),
     Release(22902, 6, frozenset({"Broadcast"})),
     Release(23102, 7, frozenset({"Broadcast"})),
@@ -49,6 +53,11 @@ def unreported(version, environment=os.environ):
     if environment.get("NCCL_ALLGATHERV_ENABLE") == "0":
         return frozenset()
     return release(version).unreported
+
+
+def reports_calls(version):
+    """False: there are neither calls nor launches, and Coll and P2p count as calls."""
+    return release(version).api >= 5
 
 
 def profiler_api(version, library):

@@ -52,7 +52,9 @@ int Version() {
 }
 
 // The newest profiler API that this release knows.
-int ProfilerApi() { return Version() >= 23102 ? 7 : Version() >= 22902 ? 6 : 5; }
+int ProfilerApi() {
+  return Version() >= 23102 ? 7 : Version() >= 22902 ? 6 : Version() >= 22803 ? 5 : 4;
+}
 
 // Whether a Broadcast makes events below its API call. From 2.29.2 on it does not: collTaskAppend
 // queues it as a ncclTaskBcast, which has no event mask, and ncclPrepareTasks makes an ordinary

@@ -49,8 +49,8 @@ void LaunchFollower::LearnThread(uint64_t group) {
   GiveEarlyPairUp();
   // Only the first launch of a group counts.
   if (calls_.load() == 0) return;
-  // Group 0: unknown thread. Group numbers are unique to a thread, and the launching thread of a
-  // non-blocking communicator lives at the same time as the calling thread.
+  // Group 0: unknown thread. Threads that live at the same time, as the calling and the launching
+  // thread of a non-blocking communicator do, have different group numbers but for a rare chance.
   const bool is_calling_thread = group != 0 && group == group_.load();
   Set(kBlocking, is_calling_thread);
 }

@@ -318,15 +318,20 @@ class Maker {
     Job job;
     job.set.is_of_all_nodes = true;
     job.is_creating = !seen_.before.proves_absence && !seen_.after.proves_absence;
-    std::set<ProcessFacts*> all;
+    std::set<ProcessFacts*> all, present;  // present: those that have not left all communicators
     for (const Group* group : groups) {
       all.insert(group->facts.begin(), group->facts.end());
-      for (ProcessFacts* each : group->facts) each->is_moving |= group->motion == Motion::kMoved;
+      for (std::size_t i = 0; i < group->facts.size(); ++i) {
+        group->facts[i]->is_moving |= group->motion == Motion::kMoved;
+        if (!group->communicator.ranks[i].has_left) present.insert(group->facts[i]);
+      }
     }
     for (ProcessFacts* each : all) {
       const bool is_fine = each->condition == Condition::kFine;
       job.not_fine += is_fine ? 0 : 1;
       job.waiting += each->gpu_use == GpuUse::kBusy && !each->is_moving ? 1 : 0;
+      const bool is_unclear = each->gpu_use == GpuUse::kUnknown || each->gpu_use == GpuUse::kShared;
+      job.unseen += is_unclear && !each->is_moving && present.count(each) != 0 ? 1 : 0;
       if (is_fine || each->condition == Condition::kStopped) ++job.uses[each->gpu_use];
     }
     Compare(groups, all, job.uses);

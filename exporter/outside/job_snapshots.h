@@ -116,10 +116,12 @@ struct Job {
   std::vector<const HostProcess*> unloaded;  // ranks on this host that have not loaded NCCL
   std::size_t moved = 0;                     // communicators whose counts grew
   std::size_t unclear = 0;                   // communicators whose Motion is kUnclear or kBack
-  std::size_t waiting = 0;   // processes whose GPU waits, in none of the communicators that moved
-  std::size_t unused = 0;    // communicators without a launch that RAS counts
-  bool is_creating = false;  // a communicator was being created in both answers
-  bool has_counts = false;   // RAS knows the job
+  std::size_t waiting = 0;  // processes whose GPU waits, in none of the communicators that moved
+  std::size_t unused = 0;   // communicators without a launch that RAS counts
+  // Processes in none of the communicators that moved, and whose GPU's use isn't known.
+  std::size_t unseen = 0;
+  bool is_creating = false;         // a communicator was being created in both answers
+  bool has_counts = false;          // RAS knows the job
   bool is_endpoint_silent = false;  // see Options (outside_look.h)
   std::size_t not_fine = 0;         // processes whose Condition isn't kFine
   Uses uses;                        // GPUs of processes that answer RAS, or are stopped

@@ -230,7 +230,7 @@ class OutsideLook::Impl {
     look.health.ranks = job.processes.size();
     // A job whose GPUs are idle isn't OK: while a communicator is created, a rank waits inside NCCL,
     // and neither RAS nor NVML shows it.
-    const bool is_ok = job.moved != 0 && job.not_fine == 0 && job.waiting == 0;
+    const bool is_ok = job.moved != 0 && job.not_fine == 0 && job.waiting == 0 && job.unseen == 0;
     look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
                          : is_ok                     ? HealthStatus::kOk
                                                      : HealthStatus::kIncomplete;

@@ -294,12 +294,17 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t between_ns) {
 std::string SummaryWords(const Job& job, int64_t between_ns) {
   const std::string time = DurationWords(between_ns);
   if (job.moved != 0) {
-    return absl::StrCat(Capital(JobWords(job)), " launches collectives: ", job.moved, " of ",
-                        job.communicators.size(), " communicators moved within ", time, ".",
-                        job.waiting == 0
-                            ? ""
-                            : absl::StrCat(" In the others ", job.waiting,
-                                           job.waiting == 1 ? " GPU waits." : " GPUs wait."));
+    return absl::StrCat(
+        Capital(JobWords(job)), " launches collectives: ", job.moved, " of ",
+        job.communicators.size(), " communicators moved within ", time, ".",
+        job.waiting == 0 ? ""
+                         : absl::StrCat(" In the others ", job.waiting,
+                                        job.waiting == 1 ? " GPU waits." : " GPUs wait."),
+        job.unseen == 0
+            ? ""
+            : absl::StrCat(" Whether ", job.unseen,
+                           job.unseen == 1 ? " further GPU waits" : " further GPUs wait",
+                           " isn't known."));
   }
   if (job.unclear == job.communicators.size()) {
     return absl::StrCat("Only one of two answers of NCCL's RAS has the communicators of ",

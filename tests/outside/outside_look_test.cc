@@ -985,6 +985,11 @@ TEST_F(OutsideLookTest, AWaitBesideACommunicatorThatMovesIsNotOk) {
   EXPECT_EQ(host.Sentence(),
             "INCOMPLETE  A job without NCCL Pulse launches collectives: 1 of 3 communicators moved "
             "within 10 s. In the others 2 GPUs wait.");
+  host.gpus.clear();
+  host.has_waited = false;
+  EXPECT_EQ(host.Sentence(),
+            "INCOMPLETE  A job without NCCL Pulse launches collectives: 1 of 3 communicators moved "
+            "within 10 s. Whether 2 further GPUs wait isn't known.");
 }
 
 // 13,990 and 14,000 AllReduces, one GPU at 0 % and one at 100 %: all that may answer of it, or not.

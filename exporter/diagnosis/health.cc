@@ -254,8 +254,7 @@ class Examiner {
       ++silent_;
       silent_since_ns_ = std::min(silent_since_ns_, process.heard_realtime_ns);
     }
-    if (is_in_use && IsStopped(process, now_ns_, snapshots_.stalled_after_ns))
-      stopped_.push_back(PidWords(process));
+    if (is_in_use && IsStopped(process, now_ns_)) stopped_.push_back(PidWords(process));
     not_compared_ += IsCompared(process) ? 0 : 1;
     health_.unmeasured_communicators += process.unmeasured_communicators;
     if (process.event_mask_changes != 0) {

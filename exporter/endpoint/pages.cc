@@ -60,7 +60,6 @@ void SetThresholds(int64_t own_ns, SnapshotSet* set) {
       if (process.hang_after_ns == 0) process.hang_after_ns = kDefaultHangAfterNs;
     }
   }
-  set->stalled_after_ns = StalledAfterNs(*set);
 }
 
 }  // namespace
@@ -129,12 +128,8 @@ SnapshotSet Pages::ReadAll(ReadWish wish) {
   wish.order_of_stalled_since_ns = RealtimeNs() - kOrderAfterNs;
   const int64_t own_ns = HangAfterNs();
   SnapshotSet set = options_.source(wish);
-  // A stopped process' data must count as outdated before a hang is reported.
-  if (own_ns != 0) set.stalled_after_ns = std::min(kStoppedAfterNs, own_ns);
   for (ProcessSnapshot& process : set.processes) {
-    if (process.pid == getpid()) {
-      AddRunState(process.pid, RealtimeNs(), set.stalled_after_ns, &process);
-    }
+    if (process.pid == getpid()) AddRunState(process.pid, RealtimeNs(), &process);
   }
   node_.Read(&set, MonotonicNow(), wish);
   JoinOutsideRanks(&set);

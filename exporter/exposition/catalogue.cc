@@ -160,7 +160,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "When the plugin's background thread last ran. If it stops, its measurements also stop."},
     {MetricId::kProcessState, "nccl_pulse_process_state", MetricType::Gauge, "", kProcess,
      LabelNames("state"),
-     "1 while the plugin's background thread has not run for 5 s, with the kernel's state of the "
+     "1 while the plugin's background thread has not run for 1 s, with the kernel's state of the "
      "process. Absent if the server cannot see the process."},
     {MetricId::kSamplingExponent, "nccl_pulse_sampling_ratio", MetricType::Gauge, "", kProcess,
      LabelNames(), "Share of the calls that are timed on their stream: 1, 0.5, 0.25 ..."},

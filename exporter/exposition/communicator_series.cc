@@ -81,9 +81,9 @@ void AddWork(const CommunicatorSnapshot& comm, FamilySet* set) {
 
 // Adds the series of launches. Unknown values are absent, never zero.
 void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& comm, int64_t now_ns,
-                 int64_t stalled_after_ns, FamilySet* set) {
+                 FamilySet* set) {
   set->Flag(MetricId::kCaptured, comm.captured);
-  const RankActivity activity = ActivityOf(process, comm, now_ns, stalled_after_ns);
+  const RankActivity activity = ActivityOf(process, comm, now_ns);
   const bool is_looked_at = activity.reason != UnknownReason::kPollerNotStarted &&
                             activity.reason != UnknownReason::kPollerStalled &&
                             activity.reason != UnknownReason::kPollerEnded;
@@ -135,7 +135,7 @@ void AddNetwork(const CommunicatorSnapshot& comm, FamilySet* set) {
 }  // namespace
 
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
-                     int64_t now_ns, int64_t stalled_after_ns, FamilySet* set) {
+                     int64_t now_ns, FamilySet* set) {
   set->SetScope(MetricScope::kCommunicator, {Hex(comm.comm_id, 16), Digits(comm.rank)});
   set->Info(MetricId::kCommunicatorInfo,
             {comm.name, Digits(comm.nranks), Digits(comm.nnodes), process.global_rank,
@@ -161,7 +161,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
                  count.operations);
   }
   set->Counter(MetricId::kLaunches, {}, comm.launches);
-  AddActivity(process, comm, now_ns, stalled_after_ns, set);
+  AddActivity(process, comm, now_ns, set);
   for (const LatencySnapshot& latency : comm.latencies) AddLatency(latency, set);
   for (const UntimedSnapshot& untimed : comm.untimed) {
     set->Counter(MetricId::kUntimedOperations, {untimed.op, UntimedReasonName(untimed.reason)},

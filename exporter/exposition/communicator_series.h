@@ -12,10 +12,10 @@
 
 namespace nccl_pulse {
 
-// Adds one communicator's series. `now_ns` (CLOCK_REALTIME) and `stalled_after_ns` decide whether
-// data is outdated; see ActivityOf (exporter/diagnosis/facts/rank_activity.h).
+// Adds one communicator's series. `now_ns` (CLOCK_REALTIME) decides whether data is outdated; see
+// ActivityOf (exporter/diagnosis/facts/rank_activity.h).
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
-                     int64_t now_ns, int64_t stalled_after_ns, FamilySet* set);
+                     int64_t now_ns, FamilySet* set);
 
 // Returns the inode of the process' PID namespace; "" if it is the host's initial one, or unknown.
 std::string PidNamespace(const ProcessSnapshot& process);

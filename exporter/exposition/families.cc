@@ -129,7 +129,7 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
   const SameIds same_ids(snapshots);
   for (const auto& [process, communicator] : communicators) {
     set.SetStaticLabels(process->static_labels);
-    AddCommunicator(*process, *communicator, now_realtime_ns, snapshots.stalled_after_ns, &set);
+    AddCommunicator(*process, *communicator, now_realtime_ns, &set);
     if (!IsLive(*process, *communicator)) continue;
     if (IsQueued(diagnosis, *communicator, same_ids.NumberOf(*communicator)))
       set.Gauge(MetricId::kActivityQueued, {}, 1);

@@ -216,7 +216,6 @@ void FieldsOf(Fields& fields, In<Fields, Top<In<Fields, SnapshotSet>>>& top) {
   fields.Number(2, top.version);
   fields.Number(3, top.written_realtime_ns);
   fields.Number(4, top.hang_after_ns);
-  fields.Number(5, top.set->stalled_after_ns);
   fields.Text(6, top.set->server_labels);
   fields.Numbers(7, top.rejected);
   fields.Messages(8, top.set->processes);

@@ -34,6 +34,14 @@ int64_t WrittenAt(const FleetAnswer& answer, int64_t asked_realtime_ns) {
                     std::max(earliest_ns, RealtimeNs() - age_ns));
 }
 
+// A stopped process must be known before a hang is reported (kStoppedAfterNs).
+void ShortenThresholds(int64_t hang_after_ns, SnapshotSet* set) {
+  for (ProcessSnapshot& process : set->processes) {
+    const int64_t own_ns = process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
+    process.hang_after_ns = std::min(own_ns, hang_after_ns);
+  }
+}
+
 // Limit of further polls because the last one found another communicator hanging.
 constexpr int kMostAgain = 2;
 
@@ -74,9 +82,6 @@ class Look {
     look_.set = all_.Take();
     look_.endpoint_of = std::make_shared<const SnapshotUnion::EndpointOf>(all_.TakeEndpoints());
     look_.other_jobs = all_.other_jobs();
-    look_.set.stalled_after_ns = options_.hang_after
-                                     ? std::min(kStoppedAfterNs, Nanoseconds(*options_.hang_after))
-                                     : StalledAfterNs(look_.set);
     std::set<std::size_t> with_job;
     for (const auto* processes : {&look_.set.processes, &look_.set.ended}) {
       for (const ProcessSnapshot& process : *processes) {
@@ -87,6 +92,7 @@ class Look {
     }
     look_.without_job = look_.heard - with_job.size();
     last_heard_->AddTo(heard_, &look_.set);
+    if (options_.hang_after) ShortenThresholds(Nanoseconds(*options_.hang_after), &look_.set);
     look_.diagnosis = diagnosis_->Update(look_.set, look_.now_realtime_ns);
     last_heard_->Keep(
         look_.set, look_.diagnosis, look_.now_realtime_ns, [this](const ProcessSnapshot& process) {
@@ -320,7 +326,6 @@ std::vector<JobLook> SplitByJob(JobLook look) {
     part.endpoint_of = look.endpoint_of;
     part.now_realtime_ns = look.now_realtime_ns;
     part.set.is_of_all_nodes = look.set.is_of_all_nodes;
-    part.set.stalled_after_ns = look.set.stalled_after_ns;
     part.looks = look.looks;
     part.seconds = look.seconds;
     part.verdict = JudgeJob(part.set, part.diagnosis, part.now_realtime_ns);

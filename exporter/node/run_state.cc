@@ -84,13 +84,10 @@ std::string RunStateWords(RunState state) {
   return *why == '\0' ? "" : absl::StrCat("is ", why);
 }
 
-void AddRunState(pid_t pid, int64_t now_realtime_ns, int64_t stalled_after_ns,
-                 ProcessSnapshot* process) {
+void AddRunState(pid_t pid, int64_t now_realtime_ns, ProcessSnapshot* process) {
   const int64_t polled = process->last_poll_realtime_ns;
   if (process->end != ProcessEnd::kLive || process->poller != PollerState::kRunning ||
-      polled == 0 ||
-      ElapsedNs(now_realtime_ns, polled) <
-          ShorterThreshold(stalled_after_ns, process->hang_after_ns)) {
+      polled == 0 || ElapsedNs(now_realtime_ns, polled) < kLeastHangAfterNs) {
     return;
   }
   process->run_state = RunStateOf({pid, 0});

@@ -36,10 +36,9 @@ bool IsDead(const ProcessId& process);
 // Returns words such as "is stopped"; "" for states not worth a mention.
 std::string RunStateWords(RunState state);
 
-// Sets the run state of a process whose background thread has been stalled for `stalled_after_ns`,
-// or for the process' own threshold if that is shorter. Marks a dead process as ended.
-void AddRunState(pid_t pid, int64_t now_realtime_ns, int64_t stalled_after_ns,
-                 ProcessSnapshot* process);
+// Sets the run state of a process whose background thread has been stalled for kLeastHangAfterNs.
+// Marks a dead process as ended.
+void AddRunState(pid_t pid, int64_t now_realtime_ns, ProcessSnapshot* process);
 
 }  // namespace nccl_pulse
 

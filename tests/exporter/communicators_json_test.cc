@@ -228,14 +228,14 @@ TEST(CommunicatorsJson, WhatIsUnknownAndWhy) {
 
 // State, health, verdict and metrics go by one time after which a background thread stands.
 TEST(CommunicatorsJson, WhenABackgroundThreadStands) {
-  for (const int64_t stalled_after_ns : {kStoppedAfterNs, int64_t{2000000000}}) {
-    const bool stands = stalled_after_ns != kStoppedAfterNs;
+  for (const int64_t hang_after_ns : {kDefaultHangAfterNs, int64_t{2000000000}}) {
+    const bool stands = hang_after_ns != kDefaultHangAfterNs;
     ProcessSnapshot process = ExampleProcess();
     process.poller = PollerState::kRunning;
     process.last_poll_realtime_ns = 1760000003000000000;
     const int64_t now_ns = process.last_poll_realtime_ns + 3000000000;
-    SnapshotSet set({process});
-    set.stalled_after_ns = stalled_after_ns;
+    process.hang_after_ns = hang_after_ns;
+    const SnapshotSet set({process});
     const Json json = Json::parse(CommunicatorsJson(set, now_ns, {}));
     EXPECT_EQ(json["communicators"][0]["ranks"][0]["state"], stands ? "stopped" : "in_flight");
     EXPECT_EQ(json["health"]["stopped_processes"], stands ? 1 : 0);

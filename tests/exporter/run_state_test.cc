@@ -93,7 +93,7 @@ TEST(RunState, OneThatHasEnded) {
   ProcessSnapshot process;
   process.poller = PollerState::kRunning;
   process.last_poll_realtime_ns = kSecond;
-  AddRunState(child, 9 * kSecond, 5 * kSecond, &process);
+  AddRunState(child, 9 * kSecond, &process);
   EXPECT_EQ(process.end, ProcessEnd::kLost);
   EXPECT_EQ(process.end_realtime_ns, kSecond);
   waitpid(child, nullptr, 0);
@@ -163,16 +163,16 @@ TEST(RunState, IsAskedWhereTheBackgroundThreadStands) {
   ProcessSnapshot process;
   process.poller = PollerState::kRunning;
   process.last_poll_realtime_ns = kSecond;
-  AddRunState(child.pid(), 6 * kSecond - 1, 5 * kSecond, &process);
+  AddRunState(child.pid(), 2 * kSecond - 1, &process);
   EXPECT_EQ(process.run_state, RunState::kUnknown);
-  AddRunState(child.pid(), 6 * kSecond, 5 * kSecond, &process);
+  AddRunState(child.pid(), 2 * kSecond, &process);
   EXPECT_EQ(process.run_state, RunState::kStopped);
   EXPECT_EQ(process.end, ProcessEnd::kLive);
   for (const PollerState poller : {PollerState::kNotStarted, PollerState::kEnded}) {
     ProcessSnapshot other = process;
     other.run_state = RunState::kUnknown;
     other.poller = poller;
-    AddRunState(child.pid(), 60 * kSecond, 5 * kSecond, &other);
+    AddRunState(child.pid(), 60 * kSecond, &other);
     EXPECT_EQ(other.run_state, RunState::kUnknown);
   }
 }

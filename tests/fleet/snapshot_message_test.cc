@@ -145,7 +145,6 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   set.rejected[2] = 5;
   set.unread_processes = 4;
   set.outside_notes = {{7, "Rank 2 is frozen by its cgroup."}};
-  set.stalled_after_ns = 3;
   const int64_t now = 1760000003000000000;
   const SnapshotMessage message = Reread(set, now);
   EXPECT_EQ(message.written_realtime_ns, now);
@@ -155,7 +154,6 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   ASSERT_EQ(message.set.outside_notes.size(), 1u);
   EXPECT_EQ(message.set.outside_notes[0].comm_id, 7u);
   EXPECT_EQ(message.set.outside_notes[0].text, "Rank 2 is frozen by its cgroup.");
-  EXPECT_EQ(message.set.stalled_after_ns, 3);
   EXPECT_EQ(message.set.processes[0].hang_after_ns, 7000000000);
   EXPECT_EQ(message.set.processes[0].unmeasured_communicators, 3u);
   ASSERT_EQ(message.set.ended.size(), 1u);

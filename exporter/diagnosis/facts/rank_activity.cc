@@ -11,10 +11,13 @@ constexpr int64_t kQuietAfterNs = 2000000000;
 // The background thread may have stopped before it saw a launch as young as this.
 constexpr int64_t kLaunchSlackNs = 1000000000;
 
-bool IsPollerStalled(const ProcessSnapshot& process, int64_t now_ns, int64_t stalled_after_ns) {
+bool IsPollerStalled(const ProcessSnapshot& process, int64_t now_ns) {
   const int64_t polled = process.last_poll_realtime_ns;
   if (polled == 0) return process.poller == PollerState::kRunning;  // it has never polled
-  return ElapsedNs(SeenUntil(process, now_ns), polled) >= stalled_after_ns;
+  const int64_t hang_after_ns =
+      process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
+  return ElapsedNs(SeenUntil(process, now_ns), polled) >=
+         std::clamp(hang_after_ns, kLeastHangAfterNs, kStoppedAfterNs);
 }
 
 // True if some of the events `wanted` were requested from NCCL, and are no longer reported.
@@ -101,12 +104,12 @@ std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicato
 }
 
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
-                        int64_t now_realtime_ns, int64_t stalled_after_ns) {
+                        int64_t now_realtime_ns) {
   if (process.poller == PollerState::kNotStarted) return Unknown(UnknownReason::kPollerNotStarted);
   if (process.poller == PollerState::kEnded) {
     return Unknown(UnknownReason::kPollerEnded, process.last_poll_realtime_ns);
   }
-  if (IsPollerStalled(process, now_realtime_ns, stalled_after_ns)) {
+  if (IsPollerStalled(process, now_realtime_ns)) {
     return Unknown(UnknownReason::kPollerStalled, process.last_poll_realtime_ns);
   }
   if (communicator.driver_error != 0) {
@@ -185,17 +188,16 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
                                                        : communicator.last_launch_realtime_ns;
 }
 
-bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stalled_after_ns) {
+bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns) {
   return process.run_state != RunState::kRunning &&
-         process.run_state != RunState::kUninterruptible &&
-         IsStalled(process, now_realtime_ns, stalled_after_ns);
+         process.run_state != RunState::kUninterruptible && IsStalled(process, now_realtime_ns);
 }
 
-bool IsStalled(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stalled_after_ns) {
+bool IsStalled(const ProcessSnapshot& process, int64_t now_realtime_ns) {
   const int64_t polled = process.last_poll_realtime_ns;
   return process.end == ProcessEnd::kLive && process.poller != PollerState::kNotStarted &&
          process.poller != PollerState::kEnded && polled != 0 &&
-         IsPollerStalled(process, now_realtime_ns, stalled_after_ns) &&
+         IsPollerStalled(process, now_realtime_ns) &&
          std::none_of(process.communicators.begin(), process.communicators.end(),
                       [polled](const CommunicatorSnapshot& communicator) {
                         return ElapsedNs(communicator.last_launch_realtime_ns, polled) >

@@ -24,8 +24,13 @@
 
 namespace nccl_pulse {
 
+// Thresholds for a hang (ProcessSnapshot::hang_after_ns), at least a second.
+inline constexpr int64_t kDefaultHangAfterNs = 10000000000;
+inline constexpr int64_t kLeastHangAfterNs = 1000000000;
+
 // If a process' background thread has not polled for this long (normally it polls every 20 to 100
-// ms), its last result counts as outdated.
+// ms), its last result counts as outdated. The process' own threshold for a hang counts if it is
+// shorter: a stopped process must be known before a hang is reported.
 inline constexpr int64_t kStoppedAfterNs = 5000000000;
 
 enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight, kReplaying, kQuiet };
@@ -84,7 +89,7 @@ std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicato
 
 // `now_realtime_ns`: time of the snapshot. For an ended process, returns its activity at its end.
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
-                        int64_t now_realtime_ns, int64_t stalled_after_ns = kStoppedAfterNs);
+                        int64_t now_realtime_ns);
 
 // Returns the activity at the background thread's last poll. After an error of the driver: at the
 // last poll before it.
@@ -100,13 +105,11 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator);
 
 // True if the process shows no sign of life: its background thread is stalled, and no thread has
 // launched since.
-bool IsStalled(const ProcessSnapshot& process, int64_t now_realtime_ns,
-               int64_t stalled_after_ns = kStoppedAfterNs);
+bool IsStalled(const ProcessSnapshot& process, int64_t now_realtime_ns);
 
 // True if the process IsStalled and may be stopped: the kernel does not report that it runs, or was
 // not asked.
-bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
-               int64_t stalled_after_ns = kStoppedAfterNs);
+bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns);
 
 // kYes if every call was counted under its operation, which comparing counts requires; else why
 // not.

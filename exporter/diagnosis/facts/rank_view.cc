@@ -44,7 +44,7 @@ bool HaveJustResumed(const SnapshotSet& set, int64_t now_ns) {
   for (const ProcessSnapshot& process : set.processes) {
     if (process.end != ProcessEnd::kLive) continue;
     if (process.run_state != RunState::kRunning) return false;
-    if (!IsStalled(process, now_ns, set.stalled_after_ns)) return false;
+    if (!IsStalled(process, now_ns)) return false;
     ++processes;
     first_ns = std::min(first_ns, process.last_poll_realtime_ns);
     last_ns = std::max(last_ns, process.last_poll_realtime_ns);
@@ -94,8 +94,7 @@ void FindFailedByPeers(std::vector<CommunicatorView>* views) {
 void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, const SameIds& same_ids,
                 int64_t now_ns, bool have_resumed,
                 std::map<std::pair<uint64_t, uint32_t>, CommunicatorView>* by_id) {
-  const int64_t stalled_after_ns = set.stalled_after_ns;
-  const bool is_stalled = !have_resumed && IsStalled(process, now_ns, stalled_after_ns);
+  const bool is_stalled = !have_resumed && IsStalled(process, now_ns);
   constexpr std::size_t kMostFailed = 64;  // communicators; a process has them on a few GPUs
   std::vector<const CommunicatorSnapshot*> failed;
   for (const CommunicatorSnapshot& each : process.communicators) {
@@ -111,8 +110,7 @@ void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, const Sa
     const RankView::State state = communicator.finalized             ? RankView::State::kFinalized
                                   : process.end != ProcessEnd::kLive ? RankView::State::kGone
                                                                      : RankView::State::kLive;
-    view.ranks.push_back({&process, &communicator, state,
-                          ActivityOf(process, communicator, now_ns, stalled_after_ns),
+    view.ranks.push_back({&process, &communicator, state, ActivityOf(process, communicator, now_ns),
                           FailedOnGpuOf(failed, communicator), false, is_stalled,
                           set.is_of_all_nodes});
   }

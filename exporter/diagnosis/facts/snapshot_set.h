@@ -42,29 +42,11 @@ struct SnapshotSet {
   uint64_t unread_processes = 0;
   // True if all endpoints of a job were asked, so that all ranks of its communicators are expected.
   bool is_of_all_nodes = false;
-  // Age from which a process' data is outdated; see rank_activity.h.
-  int64_t stalled_after_ns = kStoppedAfterNs;
 };
-
-// Thresholds for a hang (ProcessSnapshot::hang_after_ns), at least a second.
-inline constexpr int64_t kDefaultHangAfterNs = 10000000000;
-inline constexpr int64_t kLeastHangAfterNs = 1000000000;
 
 // Returns the shorter threshold. 0: not known.
 inline int64_t ShorterThreshold(int64_t a_ns, int64_t b_ns) {
   return a_ns == 0 || b_ns == 0 ? std::max(a_ns, b_ns) : std::min(a_ns, b_ns);
-}
-
-// Returns the value of `stalled_after_ns`: a stopped process must be known before a hang is
-// reported, so it is at most the shortest threshold for a hang.
-inline int64_t StalledAfterNs(const SnapshotSet& set) {
-  int64_t stalled_after_ns = kStoppedAfterNs;
-  for (const ProcessSnapshot& process : set.processes) {
-    if (process.hang_after_ns == 0) continue;
-    stalled_after_ns =
-        std::min(stalled_after_ns, std::max(process.hang_after_ns, kLeastHangAfterNs));
-  }
-  return stalled_after_ns;
 }
 
 }  // namespace nccl_pulse

@@ -69,12 +69,11 @@ const char* CallStateWord(const JudgedCall& call) {
 // read.
 std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
                                    const CommunicatorSnapshot& communicator,
-                                   int64_t now_realtime_ns, int64_t stalled_after_ns) {
+                                   int64_t now_realtime_ns) {
   std::vector<JudgedCall> judged;
   if (communicator.last_calls == nullptr) return judged;
   const std::vector<LastCallSnapshot>& calls = *communicator.last_calls;
-  const RankActivity activity =
-      ActivityOf(process, communicator, now_realtime_ns, stalled_after_ns);
+  const RankActivity activity = ActivityOf(process, communicator, now_realtime_ns);
   const bool are_all_reported = AreAllReported(communicator);
   // Without a running poller, "in flight" and "completed but not yet seen" look the same.
   const bool is_seen = activity.reason != UnknownReason::kPollerStalled &&
@@ -192,7 +191,7 @@ const char* WhyMissing(const ProcessSnapshot& process, const CommunicatorSnapsho
 }
 
 void AppendRank(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
-                int64_t now_realtime_ns, int64_t stalled_after_ns, std::string* out) {
+                int64_t now_realtime_ns, std::string* out) {
   absl::StrAppend(
       out, "{\"rank\":", communicator.rank, ",\"pid\":", process.pid,
       ",\"pid_namespace\":", process.pid_namespace, ",\"hostname\":", TextOrNull(process.hostname),
@@ -207,8 +206,7 @@ void AppendRank(const ProcessSnapshot& process, const CommunicatorSnapshot& comm
   absl::StrAppend(out, "[");
   uint64_t group = 0;
   bool is_first = true;
-  for (const JudgedCall& judged :
-       JudgeCalls(process, communicator, now_realtime_ns, stalled_after_ns)) {
+  for (const JudgedCall& judged : JudgeCalls(process, communicator, now_realtime_ns)) {
     if (is_first || !judged.call->is_of_group) group = judged.call->number;
     if (!is_first) absl::StrAppend(out, ",\n");
     is_first = false;
@@ -251,8 +249,7 @@ std::string CallsJson(const SnapshotSet& snapshots, uint64_t comm_id, int64_t no
   for (const Rank& rank : ranks) {
     if (!is_first) out += ",\n";
     is_first = false;
-    AppendRank(*rank.process, *rank.communicator, now_realtime_ns, snapshots.stalled_after_ns,
-               &out);
+    AppendRank(*rank.process, *rank.communicator, now_realtime_ns, &out);
   }
   return out + "]}\n";
 }

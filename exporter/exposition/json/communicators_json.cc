@@ -194,9 +194,8 @@ Json OperationsJson(const CommunicatorSnapshot& comm) {
 }
 
 Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
-              const CommunicatorDiagnosis* diagnosis, int64_t now_realtime_ns,
-              int64_t stalled_after_ns) {
-  const RankActivity activity = ActivityOf(process, comm, now_realtime_ns, stalled_after_ns);
+              const CommunicatorDiagnosis* diagnosis, int64_t now_realtime_ns) {
+  const RankActivity activity = ActivityOf(process, comm, now_realtime_ns);
   Json loss = nullptr;
   bool waits = false;
   if (diagnosis != nullptr) {
@@ -208,8 +207,8 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
       if (each.rank == comm.rank) loss = each.seconds;
     }
   }
-  const RankState state = StateOf(process, comm, activity,
-                                  IsStopped(process, now_realtime_ns, stalled_after_ns), waits);
+  const RankState state =
+      StateOf(process, comm, activity, IsStopped(process, now_realtime_ns), waits);
   Json latencies = Json::array();
   for (const LatencySnapshot& latency : comm.latencies) {
     if (latency.histogram.Count() == 0) continue;
@@ -398,8 +397,7 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
     std::vector<const CommunicatorSnapshot*> snapshots_of_ranks;
     for (const Rank& rank : ranks) {
       snapshots_of_ranks.push_back(rank.communicator);
-      list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns,
-                              snapshots.stalled_after_ns));
+      list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns));
     }
     communicators.push_back({{"comm", CommunicatorText(id.first)},
                              {"name", TextOrNull(first.name)},

@@ -39,7 +39,7 @@ void PeerTable::Read(SnapshotSet* set, Time now, const ReadWish& wish) {
       Refuse(&peer, reason, error);
       continue;
     }
-    AddRunState(peer.credentials.pid, RealtimeNs(), set->stalled_after_ns, &snapshot);
+    AddRunState(peer.credentials.pid, RealtimeNs(), &snapshot);
     PageRoom::Price(snapshot, &peer);
     const bool is_itself = IsItself(snapshot, peer.credentials);
     SetCredentials(peer, &snapshot);

@@ -20,6 +20,26 @@ TEST(Hang, WhoIsStoppedButHasCalledIsNotToBlame) {
   EXPECT_THAT(hang.text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
 }
 
+// The shorter threshold of another job does not count.
+TEST(Hang, AProcessIsStoppedAfterItsOwnThreshold) {
+  SimulatedJob job(2);
+  for (const int process : {0, 1}) {
+    job.AddCommunicator(process == 0 ? kComm : kOther, {process});
+    job.process(process).hang_after_ns = process == 0 ? kSecond : 60 * kSecond;
+    job.process(process).poller = PollerState::kRunning;
+  }
+  const auto are_stopped = [&job](int64_t after_ns) {
+    std::vector<bool> stopped;
+    for (const CommunicatorView& view : GroupByCommunicator(job.Set(), job.now() + after_ns)) {
+      stopped.push_back(view.ranks.front().is_stopped);
+    }
+    return stopped;
+  };
+  EXPECT_THAT(are_stopped(kSecond - 1), ElementsAre(false, false));
+  EXPECT_THAT(are_stopped(kSecond), ElementsAre(true, false));
+  EXPECT_THAT(are_stopped(kStoppedAfterNs), ElementsAre(true, true));
+}
+
 // A debugger was attached to rank 2 to see where it waits: that is not why the job hangs.
 class DebuggedWhileItWaits : public testing::Test {
  protected:

@@ -48,7 +48,8 @@ enum class Situation : uint8_t {
 
 // Texts with placeholders. {has} and {is} agree with the number of named ranks. {op} is the
 // operation in which the others wait, {call} the missing call or else {op}, {comm} a communicator.
-// {pid}, {where}, {on} and {gpu} locate the first named rank. Null: as without a situation.
+// {pid}, {where}, {on} and {gpu} locate the first named rank, and {at} is the time of its end. Null:
+// as without a situation.
 struct VerdictWords {
   const char* named;   // follows the ranks
   const char* nobody;  // if no rank can be named
@@ -102,7 +103,7 @@ inline constexpr VerdictEntry kVerdicts[] = {
     {HangVerdict::kProcessGone,
      "process_gone",
      "a process has ended",
-     {"ended without finalizing its communicators", kNobodyNamed,
+     {"ended{at} without finalizing its communicators", kNobodyNamed,
       "its log, and dmesg{on} (killed? out of memory?)", nullptr, "{ended}."}},
     {HangVerdict::kProcessStopped,
      "process_stopped",
@@ -130,9 +131,8 @@ inline constexpr VerdictEntry kVerdicts[] = {
       "py-spy dump for the ranks that wait and for idle ranks", nullptr}},
     {HangVerdict::kNoProgress,
      "no_progress",
-     "all ranks have called, and nothing completes",
-     {"{has} not completed {op}",
-      "all ranks of {comm} have called {op}, and none of it has completed",
+     "ranks wait in a call, and no rank is known to block it",
+     {"{has} not completed {op}", "ranks of {comm} wait in {op}, and nothing completes",
       "check nvidia-smi, dmesg (Xid) and the network's link errors{on}",
       "check the network's link errors and dmesg (Xid) on its hosts"}},
     {HangVerdict::kUnknown,
@@ -193,26 +193,24 @@ inline constexpr SituationEntry kSituations[] = {
      {nullptr, "both ranks of {comm} wait in Send or Recv", nullptr, nullptr}},
     {HangVerdict::kNoProgress,
      Situation::kInReplay,
-     {nullptr,
-      "all ranks of {comm} are in the same part of a CUDA graph's replay, and it makes no "
-      "progress",
-      nullptr, nullptr,
+     {nullptr, "ranks of {comm} are in a replay of a CUDA graph, and it makes no progress", nullptr,
+      nullptr,
       "{all} are stalled in a replay of a CUDA graph, {position}. Which of them blocks it is not "
       "known."}},
     {HangVerdict::kNoProgress,
      Situation::kInGraphs,
-     {nullptr, "all GPUs of {comm} are busy in CUDA graphs, and no collective is seen to finish",
+     {nullptr, "GPUs of {comm} are busy in CUDA graphs, and no collective is seen to finish",
       nullptr, nullptr}},
     {HangVerdict::kNoProgress,
      Situation::kInsideNccl,
-     {nullptr, "all ranks of {comm} have called {op} and are inside NCCL",
+     {nullptr, "ranks of {comm} wait inside NCCL in {op}",
       "check NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts",
       "check NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts",
-      "All ranks have called {op}, and for minutes no rank has launched it: inside NCCL (setting "
-      "up a connection, or a group that was not ended). Which ranks block it is not known."}},
+      "{all} have called {op}, and for minutes no rank has launched it: inside NCCL (setting up a "
+      "connection, or a group that was not ended). Which ranks block it is not known."}},
     {HangVerdict::kNoProgress,
      Situation::kQueued,
-     {nullptr, "the GPUs of {comm} are behind earlier work of their own, which has not ended",
+     {nullptr, "GPUs of {comm} are behind earlier work of their own, which has not ended",
       "nvidia-smi and py-spy dump on its hosts (a kernel of DeepEP, NVSHMEM, a custom "
       "all-reduce?)",
       "nvidia-smi and py-spy dump on its hosts (a kernel of DeepEP, NVSHMEM, a custom "

@@ -1,6 +1,7 @@
 #include "exporter/fleet/job_words.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -40,13 +41,22 @@ std::string Who(const std::vector<JobRank>& ranks) {
                       more == 0 ? "" : absl::StrCat("; ", more, " more"));
 }
 
+// Returns " at 16:06:57 UTC", when all named processes ended; "" if that is not known.
+std::string AtEndOf(const JobRoot& root) {
+  std::set<std::string> times;
+  for (const JobRank& rank : root.ranks) {
+    times.insert(rank.process == nullptr ? "" : AtEnd(*rank.process));
+  }
+  return times.size() == 1 ? *times.begin() : "";
+}
+
 // Returns the verdict's words, to follow "global rank 3 on node-1 (GPU 3, pid 7) ", or "no rank is
 // named: ".
 std::string What(const JobLook& look, const JobRoot& root) {
   const bool is_named = !root.ranks.empty();
   const bool is_one = root.ranks.size() == 1;
   const char* const others = "the others' operations";
-  const std::string op = !root.op.empty() ? root.op : is_named ? others : "it";
+  const std::string op = !root.op.empty() ? root.op : is_named ? others : "a call";
   // Ranks of several communicators lack several calls. For a Send of the others, they lack a Recv.
   const bool is_of_many = std::any_of(
       root.ranks.begin(), root.ranks.end(),
@@ -65,6 +75,7 @@ std::string What(const JobLook& look, const JobRoot& root) {
   }
   return absl::StrReplaceAll(words, {{"{has}", is_one ? "has" : "have"},
                                      {"{is}", is_one ? "is" : "are"},
+                                     {"{at}", AtEndOf(root)},
                                      {"{call}", call},
                                      {"{op}", op},
                                      {"{comm}", comm}});
@@ -273,8 +284,8 @@ std::string Sentence(const JobLook& look) {
   return absl::StrCat(
       StateWord(look),
       root.ranks.empty() ? "no rank is named: " : absl::StrCat(Who(root.ranks), " "),
-      What(look, root), root.ranks.empty() ? Perhaps(root) : "",
-      Since(look, root.since_realtime_ns), WaitingWords(verdict), ". Next: ", FirstStep(root), ".",
+      What(look, root), root.ranks.empty() ? Perhaps(root) : "", WaitingWords(verdict),
+      Since(look, root.since_realtime_ns), ". Next: ", FirstStep(root), ".",
       root.is_usual ? " It has waited as long here before, and then resumed." : "", Others(verdict),
       unseen, unheard);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exporter/base/realtime_clock.h"
+#include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/snapshot_union.h"
@@ -242,7 +243,8 @@ TEST_F(JobVerdictTest, APidIsTheOneThatCountsThere) {
     return JobText(Look(AllOf(&job, {{0, 1}}), job.now()));
   };
   const std::string by_host = sentence_of(5, 4711, 0);
-  EXPECT_THAT(by_host, HasSubstr("1 of 2 processes wait. Next: py-spy dump --pid 4711 on node-a."));
+  EXPECT_THAT(by_host, HasSubstr("1 of 2 processes wait, since "));
+  EXPECT_THAT(by_host, HasSubstr(". Next: py-spy dump --pid 4711 on node-a."));
   EXPECT_THAT(by_host, HasSubstr("Rank 1 (node-a, pid 4711, GPU 1)"));
   const std::string by_nobody = sentence_of(5, 0, 0);
   EXPECT_THAT(by_nobody,
@@ -264,12 +266,39 @@ TEST_F(JobVerdictTest, TheMissingCallHasANumberIfItIsOfOneKind) {
   const JobLook one = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
   EXPECT_EQ(OnlyRoot(one).missing_call, "AllReduce #8 (up to 1MiB)");
   EXPECT_THAT(OnlyRoot(one).text, HasSubstr("AllReduce #8 (up to 1MiB)"));
-  EXPECT_THAT(JobSentence(one), HasSubstr("has not called AllReduce #8 (up to 1MiB), since"));
+  EXPECT_THAT(JobSentence(one), HasSubstr("has not called AllReduce #8 (up to 1MiB); 1 of "));
 
   two_kinds.Launch(kTensor, 0, "AllGather");
   two_kinds.Advance(kHangAfter);
   const JobLook two = Look(AllOf(&two_kinds, {{0, 1}, {2, 3}}), two_kinds.now());
   EXPECT_EQ(OnlyRoot(two).missing_call, "");
+}
+
+// It has ended two seconds after the others began to wait.
+TEST_F(JobVerdictTest, TheTimesOfAnEndAndOfTheWait) {
+  job.Launch(kTensor, 0, "AllReduce");
+  const std::string waits = ClockWords(job.now());
+  job.Advance(2 * kSecond);
+  End(&job, 1);
+  const std::string ended = ClockWords(job.now());
+  job.Advance(kHangAfter);
+  JobLook look = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
+  look.now_realtime_ns = job.now();
+  EXPECT_THAT(JobSentence(look), HasSubstr("ended at " + ended +
+                                           " without finalizing its communicators; 1 of 3 "
+                                           "processes wait, since " +
+                                           waits + " (12 s). Next"));
+}
+
+// The root of a Broadcast leaves before the others.
+TEST_F(JobVerdictTest, ThatNothingCompletesIsNotSaidOfWhatTheRootHasCompleted) {
+  for (const int rank : {0, 1}) job.Launch(kTensor, rank, "Broadcast");
+  job.Complete(kTensor, 0);
+  job.Advance(kHangAfter);
+  const JobLook look = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
+  ASSERT_EQ(OnlyRoot(look).verdict, HangVerdict::kNoProgress);
+  EXPECT_THAT(JobSentence(look), HasSubstr("ranks of communicator 0000000000000001 wait in "
+                                           "Broadcast, and nothing completes"));
 }
 
 TEST_F(JobVerdictTest, VictimsAreBlockedElsewhere) {

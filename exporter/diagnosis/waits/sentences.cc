@@ -68,6 +68,9 @@ class Sentences {
   std::string Op(const char* otherwise) const {
     return stall_.hang.op.empty() ? otherwise : stall_.hang.op;
   }
+  const char* AllRanks() const {
+    return stall_.are_all_seen() ? "All ranks" : "All ranks that are seen here";
+  }
   const RankView& Ahead() const { return *facts().live[facts().most]; }
 
   std::string Verdict() const;
@@ -79,7 +82,7 @@ class Sentences {
                  {"ended", EndedWords(who)},
                  {"since", ClockWords(stall_.hang.since_realtime_ns)},
                  {"op", Op("the same")},
-                 {"all", stall_.are_all_seen() ? "All ranks" : "All ranks of this node"},
+                 {"all", AllRanks()},
                  {"inside", WhyNotLaunched(who)},
                  {"position", PositionWords(stall_.hang.replay)}});
   }
@@ -434,7 +437,8 @@ class Sentences {
             : "All ranks that are seen here have launched the same work, and it makes no "
               "progress. ",
         "Not seen ", where, ": rank ", absl::StrJoin(stall_.unseen, ", "),
-        IsOfDump() ? "." : ". Its process has ended, or another endpoint serves it.");
+        IsOfDump() ? "."
+                   : ". Its process has ended or is not monitored, or another endpoint serves it.");
   }
 
   std::string BeingMade() const {
@@ -548,10 +552,8 @@ class Sentences {
           return rank->activity.oldest_launch == OldestLaunch::kNotBegun;
         }));
     const std::string op = stall_.hang.op.empty() ? "" : absl::StrCat(" (", stall_.hang.op, ")");
-    const bool are_all_seen = stall_.are_all_seen();
-    const std::string all = are_all_seen ? "All ranks have" : "All ranks of this node have";
     if (!completed.empty()) {
-      return absl::StrCat(all, " called it", op,
+      return absl::StrCat(AllRanks(), " have called it", op,
                           Fill("; {ranks} {has|have} nothing in flight.", completed), Waiters(),
                           not_begun);
     }
@@ -569,18 +571,19 @@ class Sentences {
               late),
           Waiters());
     }
-    const bool is_begun =
-        std::any_of(stall_.waiting.begin(), stall_.waiting.end(), [](const RankView* rank) {
-          return rank->activity.oldest_launch == OldestLaunch::kBegun &&
-                 rank->communicator->launches - rank->communicator->launches_completed == 1;
-        });
+    const bool are_begun = AreAll(facts().live, [](const RankView* rank) {
+      return rank->activity.oldest_launch == OldestLaunch::kBegun &&
+             rank->communicator->launches - rank->communicator->launches_completed == 1;
+    });
+    const bool is_of_one_node = !stall_.view->ranks.front().is_of_many_hosts;
     return absl::StrCat(
-        all, " called and launched the same work, and none of it has completed", op,
-        ": the cause is ", are_all_seen ? "" : "a rank on another node, ",
-        is_begun ? "a GPU or the network."
-                 : "a GPU, the network, or earlier work of GPUs that are not known to have begun "
-                   "it.",
-        are_all_seen ? "" : " Compare with the other nodes.", not_begun);
+        AllRanks(), " have called and launched the same work, and none of it has completed", op,
+        ": the cause is ", stall_.are_all_seen() ? "" : "a rank that is not seen here, ",
+        are_begun ? "a GPU or the network."
+                  : "a GPU, the network, or earlier work of GPUs that are not known to have begun "
+                    "it.",
+        is_of_one_node && stall_.view->nnodes != 1 ? " Compare with the other nodes." : "",
+        not_begun);
   }
 
   std::string CannotTell() const {

@@ -186,10 +186,14 @@ std::string LaunchedWords(const Ranks& ranks) {
 std::string EndedWords(const Ranks& ranks) {
   return Capital(Enumerate(ranks, kMostListed, [](const RankView* rank) {
     return absl::StrCat("the process of ", Name(*rank),
-                        rank->process->end == ProcessEnd::kExit
-                            ? " exited without finalizing the communicator"
-                            : " ended without finalizing the communicator");
+                        rank->process->end == ProcessEnd::kExit ? " exited" : " ended",
+                        AtEnd(*rank->process), " without finalizing the communicator");
   }));
+}
+
+std::string AtEnd(const ProcessSnapshot& process) {
+  const bool is_known = process.end_realtime_ns != 0 && !process.is_from_outside;
+  return is_known ? absl::StrCat(" at ", ClockWords(process.end_realtime_ns)) : "";
 }
 
 // Uses no time zone library, because this may run in a job's process.

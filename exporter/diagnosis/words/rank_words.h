@@ -72,8 +72,11 @@ std::string PositionWords(const ReplayPosition& at);
 // Returns "AllReduce (up to 64KiB)" if each rank has one launch in flight, all of one kind; else
 // "".
 std::string LaunchedWords(const Ranks& ranks);
-// Returns "The process of rank 3 (pid 103) exited without finalizing the communicator".
+// Returns "The process of rank 3 (pid 103) exited at 03:12:40 UTC without finalizing the
+// communicator".
 std::string EndedWords(const Ranks& ranks);
+// Returns " at 03:12:40 UTC", when the process ended; "" if that is not known.
+std::string AtEnd(const ProcessSnapshot& process);
 
 }  // namespace nccl_pulse
 

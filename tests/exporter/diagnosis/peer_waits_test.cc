@@ -104,8 +104,8 @@ TEST_F(PeerWaits, APeerThatIsNotSeen) {
   job.AddCommunicator(kComm, {0, 1, 2}, 4, 1);
   Exchange(&job, 0, {}, {3});
   EXPECT_EQ(ExpectHang(&job, HangVerdict::kRankNotSeen, {3}).text,
-            "Not seen at this endpoint: rank 3. Its process has ended, or another endpoint serves "
-            "it. Rank 0 waits in Recv.");
+            "Not seen at this endpoint: rank 3. Its process has ended or is not monitored, or "
+            "another endpoint serves it. Rank 0 waits in Recv.");
 }
 
 // For whom rank 1 waited is not known, and rank 2's GPU has not begun work of the same age.

@@ -184,6 +184,14 @@ TEST(Queued, WhereItIsNotKnownThatIsSaid) {
   }
 }
 
+// A GPU that has begun it tells nothing of the others.
+TEST(Queued, OneGpuThatHasBegunIsNoProofForTheOthers) {
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+  SetBegun(&job, kComm, {kBegun, OldestLaunch::kUnknown, kBegun, kBegun});
+  EXPECT_THAT(ExpectHang(&job, HangVerdict::kNoProgress, {}).text,
+              HasSubstr("or earlier work of GPUs that are not known to have begun it."));
+}
+
 // Data crosses the network: a long collective, and no hang. Behind NVLink nothing tells of that.
 TEST(Moving, ACollectiveThatMovesIsNoHang) {
   SimulatedJob job = LaunchingJob({0, 1, 2, 3});

@@ -397,6 +397,9 @@ struct ProcessSnapshot {
   // Set by a reader of several endpoints if the process' endpoint no longer answers: time of its
   // last answer, from which all other fields come. 0: the endpoint answers.
   int64_t heard_realtime_ns = 0;
+  // Set by a reader of several endpoints: number of live processes that this process' endpoint has
+  // rejected.
+  uint64_t rejected_beside = 0;
   // Read from a dump of PyTorch's Flight Recorder: neither host nor pid is known.
   bool is_of_dump = false;
   // The process runs without the plugin: all fields come from NCCL's RAS, NVML and /proc

@@ -17,6 +17,7 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
   } else {
     SetThresholds(hang_after_ns, &views);
   }
+  ForgiveRejected(&views);
   DiagnosisResult results = FindHangs(views, now_realtime_ns);
   StragglerStates kept;
   RoundsOfProcesses rounds;

@@ -257,6 +257,7 @@ class Examiner {
     if (is_in_use && IsStopped(process, now_ns_)) stopped_.push_back(PidWords(process));
     not_compared_ += IsCompared(process) ? 0 : 1;
     health_.unmeasured_communicators += process.unmeasured_communicators;
+    if (process.unmeasured_communicators != 0) unmeasured_.push_back(PidWords(process));
     if (process.event_mask_changes != 0) {
       masks_.push_back(absl::StrCat(
           "Another program changed NCCL's profiler event mask in pid ", PidWords(process), ", ",
@@ -279,8 +280,7 @@ class Examiner {
     if (has_hang_) return HealthStatus::kHang;
     if (!missing_.empty()) return HealthStatus::kIncomplete;
     if (health_.communicators == 0) {
-      return snapshots_.unread_processes + unseen_.size() != 0 ? HealthStatus::kIncomplete
-                                                               : HealthStatus::kUnused;
+      return unseen_.empty() ? HealthStatus::kUnused : HealthStatus::kIncomplete;
     }
     if (has_usual_) return HealthStatus::kWaiting;
     if (!unseen_.empty()) return HealthStatus::kIncomplete;
@@ -320,11 +320,15 @@ class Examiner {
     notes.insert(notes.end(), failed_.begin(), failed_.end());
     for (const OutsideNote& each : snapshots_.outside_notes) notes.push_back(each.text);
     if (!snapshots_.outside_notes.empty())
-      unseen_.emplace_back("the GPUs of a job without the plugin wait");
+      unseen_.emplace_back("a job without the plugin is not known to progress");
     Lack(failed_.size(), "GPU reports an error", "GPUs report errors", &missing_);
     Lack(health_.missing_ranks, "rank is not seen", "ranks are not seen", &missing_);
-    Lack(health_.unmeasured_communicators, "communicator is not measured",
-         "communicators are not measured", &missing_);
+    if (!unmeasured_.empty()) {
+      missing_.push_back(Plural(health_.unmeasured_communicators, "communicator is not measured",
+                                "communicators are not measured"));
+      notes.push_back(
+          absl::StrCat(missing_.back(), ", beyond the limit of ", Pids(unmeasured_), "."));
+    }
     if (unseen_ranks_ != 0) {
       unseen_.push_back(absl::StrCat("work of ", unseen_ranks_, " of ",
                                      Plural(health_.ranks, "rank"), " cannot be seen"));
@@ -332,6 +336,11 @@ class Examiner {
     if (is_mixed_) unseen_.emplace_back("communicators with one ID cannot be told apart");
     Lack(queued_, "communicator is behind other work of its GPUs",
          "communicators are behind other work of their GPUs", &unseen_);
+    if (snapshots_.unread_processes != 0) {
+      unseen_.push_back(absl::StrCat(
+          Plural(snapshots_.unread_processes, "process is", "processes are"), " rejected by ",
+          snapshots_.is_of_all_nodes ? "the endpoints" : "this endpoint"));
+    }
     if (health_.unknown_ranks != 0) {
       std::vector<std::string> why;
       for (int i = 1; i < kUnknownReasons; ++i) {
@@ -359,20 +368,18 @@ class Examiner {
                                  snapshots_.rejected[i], ")"));
     }
     if (why.empty()) return;
-    health_.notes.push_back(absl::StrCat("This endpoint has rejected processes ",
-                                         Plural(count, "time"),
-                                         " since it started: ", absl::StrJoin(why, ", "),
-                                         ". Rejected processes are not measured here."));
+    const bool is_of_all = snapshots_.is_of_all_nodes;
+    health_.notes.push_back(absl::StrCat(
+        is_of_all ? "The endpoints have" : "This endpoint has", " rejected processes ",
+        Plural(count, "time"), is_of_all ? " since they started: " : " since it started: ",
+        absl::StrJoin(why, ", "), ". Rejected processes are not measured."));
   }
 
   std::string Summary() const {
     std::vector<std::string> missing = missing_;
     missing.insert(missing.end(), unseen_.begin(), unseen_.end());
     if (has_hang_ || has_usual_ || (has_straggler_ && missing.empty())) return "";
-    if (health_.communicators == 0 && missing.empty()) {
-      return snapshots_.unread_processes != 0 ? "No communicator is measured here."
-                                              : "No communicator is in use.";
-    }
+    if (health_.communicators == 0 && missing.empty()) return "No communicator is in use.";
     if (health_.communicators != 0 && health_.blind_communicators == health_.communicators) {
       return "Cannot tell whether a rank hangs.";
     }
@@ -404,7 +411,8 @@ class Examiner {
   // Ended processes that a rank may wait for; other ended processes; live processes that are not
   // running.
   std::vector<std::string> lost_, left_, stopped_;
-  std::size_t silent_ = 0;  // processes
+  std::vector<std::string> unmeasured_;  // processes with communicators beyond their limit
+  std::size_t silent_ = 0;               // processes
   int64_t silent_since_ns_ = INT64_MAX;
   std::array<std::size_t, kUnknownReasons> reasons_{};
   bool is_mixed_ = false;

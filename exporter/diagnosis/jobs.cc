@@ -48,4 +48,17 @@ void SetThresholds(int64_t otherwise_ns, std::vector<CommunicatorView>* views) {
   }
 }
 
+void ForgiveRejected(std::vector<CommunicatorView>* views) {
+  Jobs jobs(*views);
+  std::vector<bool> is_any_rejected(views->size());  // by job
+  for (std::size_t i = 0; i < views->size(); ++i) {
+    for (const RankView& rank : (*views)[i].ranks) {
+      if (rank.process->rejected_beside != 0) is_any_rejected[jobs.OfView(i)] = true;
+    }
+  }
+  for (std::size_t i = 0; i < views->size(); ++i) {
+    if (is_any_rejected[jobs.OfView(i)]) (*views)[i].are_all_expected = false;
+  }
+}
+
 }  // namespace nccl_pulse

@@ -46,6 +46,10 @@ class Jobs {
 // `otherwise_ns` if none is known.
 void SetThresholds(int64_t otherwise_ns, std::vector<CommunicatorView>* views);
 
+// Clears `are_all_expected` in the views of jobs with an endpoint that has rejected processes: the
+// ranks that are not reported may be theirs.
+void ForgiveRejected(std::vector<CommunicatorView>* views);
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_DIAGNOSIS_JOBS_H_

@@ -283,7 +283,8 @@ std::vector<JobLook> SplitByJob(JobLook look) {
     indices.push_back(of_job.size());
     of_job.push_back(std::move(each));
   }
-  std::map<std::size_t, std::set<std::size_t>> endpoints;
+  // The endpoints of each job, with the number of processes that each has rejected.
+  std::map<std::size_t, std::map<std::size_t, uint64_t>> endpoints;
   const auto take = [&](std::vector<ProcessSnapshot>* from, auto field) {
     if (from->empty()) return;
     const std::size_t first = jobs.OfProcess(&from->front());
@@ -292,7 +293,9 @@ std::vector<JobLook> SplitByJob(JobLook look) {
       const std::size_t job = jobs.OfProcess(&process);
       // None: its endpoint is silent (last_heard.h).
       const auto endpoint = look.endpoint_of->find({process.hostname, process.pid});
-      if (endpoint != look.endpoint_of->end()) endpoints[job].insert(endpoint->second);
+      if (endpoint != look.endpoint_of->end()) {
+        endpoints[job][endpoint->second] = process.rejected_beside;
+      }
       if (job != first) {
         (looks[job].set.*field).push_back(std::move(process));
       } else if (ProcessSnapshot& free = (*from)[kept++]; &free != &process) {
@@ -326,6 +329,8 @@ std::vector<JobLook> SplitByJob(JobLook look) {
     part.endpoint_of = look.endpoint_of;
     part.now_realtime_ns = look.now_realtime_ns;
     part.set.is_of_all_nodes = look.set.is_of_all_nodes;
+    for (const auto& [endpoint, rejected] : endpoints[job]) part.set.unread_processes += rejected;
+    if (part.set.unread_processes != 0) part.set.rejected = look.set.rejected;
     part.looks = look.looks;
     part.seconds = look.seconds;
     part.verdict = JudgeJob(part.set, part.diagnosis, part.now_realtime_ns);

@@ -50,6 +50,7 @@ void SnapshotUnion::Add(SnapshotMessage message, const std::string& address, std
   for (auto* processes : {&message.set.processes, &message.set.ended}) {
     for (ProcessSnapshot& process : *processes) {
       process.communicators.shrink_to_fit();  // a large job has tens of thousands
+      process.rejected_beside = message.set.unread_processes;
       int64_t& hang_after_ns = process.hang_after_ns;
       if (hang_after_ns <= 0) hang_after_ns = message.hang_after_ns;
       if (hang_after_ns != 0) hang_after_ns = std::max(hang_after_ns, kLeastHangAfterNs);

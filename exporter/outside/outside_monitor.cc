@@ -98,6 +98,7 @@ std::optional<std::vector<ProcessWithoutPlugin>> OutsideMonitor::Processes() con
 void OutsideMonitor::Publish(std::vector<JobLook> jobs, int64_t now_ns) {
   SnapshotSet found;
   for (JobLook& look : jobs) {
+    if (look.health.status == HealthStatus::kOk) continue;
     AddNotes(look, &found.outside_notes);
     if (look.verdict.roots.empty()) continue;
     uint64_t longest_ns = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -272,6 +273,39 @@ TEST_F(JobVerdictTest, TheMissingCallHasANumberIfItIsOfOneKind) {
   two_kinds.Advance(kHangAfter);
   const JobLook two = Look(AllOf(&two_kinds, {{0, 1}, {2, 3}}), two_kinds.now());
   EXPECT_EQ(OnlyRoot(two).missing_call, "");
+}
+
+// Rank 1 of the data-parallel communicator is not reported. Nobody answers for its node.
+TEST_F(JobVerdictTest, OnlyTheEndpointsOfAJobExcuseItsUnreportedRanksByRejecting) {
+  for (const uint64_t id : {kData, kData2}) job.Collective(id, "AllReduce", {0, 0}, kMs);
+  job.Launch(kData, 0, "AllReduce");
+  job.Advance(kHangAfter);
+  SimulatedJob neighbour(1);
+  neighbour.AddCommunicator(9, {0});
+  neighbour.Advance(job.now() - kStart);
+  for (const bool is_own : {false, true}) {
+    SnapshotMessage of_job = Endpoint(&job, {0, 1});
+    SnapshotMessage of_neighbour = Endpoint(&neighbour, {0});
+    (is_own ? of_job : of_neighbour).set.unread_processes = 2;
+    SnapshotUnion all({});
+    all.Add(std::move(of_job), "node-a", 0);
+    all.Add(std::move(of_neighbour), "node-c", 1);
+    JobLook look = Look(all.Take(), job.now());
+    look.endpoint_of = std::make_shared<const SnapshotUnion::EndpointOf>(all.TakeEndpoints());
+    look.now_realtime_ns = job.now();
+    EXPECT_EQ(OnlyRoot(look).verdict,
+              is_own ? HangVerdict::kNoProgress : HangVerdict::kRankNotSeen);
+    if (is_own) {
+      EXPECT_THAT(JobSentence(look), HasSubstr("ranks of communicator 0000000000000003 wait in "
+                                               "AllReduce, and nothing completes; 1 of "));
+    }
+    const std::vector<JobLook> jobs = SplitByJob(std::move(look));
+    ASSERT_THAT(jobs, SizeIs(2));
+    for (const JobLook& part : jobs) {
+      const bool is_job = part.set.processes.size() > 1;
+      EXPECT_EQ(part.set.unread_processes, is_job == is_own ? 2u : 0u);
+    }
+  }
 }
 
 // It has ended two seconds after the others began to wait.

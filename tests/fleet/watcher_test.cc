@@ -220,7 +220,7 @@ TEST_F(WatcherTest, ShowsTheNotesOfJobsWithoutThePlugin) {
   EXPECT_THAT(row_of("frozen"), HasSubstr("<td>4712<td>"));
   EXPECT_THAT(row_of("debugger"),
               HasSubstr("<tr class=incomplete><td>a job without ID<td><b>incomplete</b><td>No hang "
-                        "is suspected, but the GPUs of a job without the plugin wait."));
+                        "is suspected, but a job without the plugin is not known to progress."));
   EXPECT_THAT(page, HasSubstr("<td>0<td><details><summary class=nodes>2</summary>"));
 }
 

@@ -235,7 +235,8 @@ TEST_F(OutsideMonitorTest, SaysWhatDiagnoseSaysOfTheSameMoment) {
     EXPECT_EQ(page.notes, said.notes);
     EXPECT_EQ(page.status, HealthStatus::kIncomplete);
     EXPECT_EQ(page.status, said.status);
-    EXPECT_EQ(page.summary, "No hang is suspected, but the GPUs of a job without the plugin wait.");
+    EXPECT_EQ(page.summary,
+              "No hang is suspected, but a job without the plugin is not known to progress.");
     const auto list = own.Processes();
     for (const ProcessWithoutPlugin& listed : *list) {
       const auto found =

@@ -272,7 +272,7 @@ std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
   views.reserve(by_id.size());
   for (auto& [id, view] : by_id) {
     SortRanks(&view);
-    view.are_all_expected &= snapshots.unread_processes == 0;
+    view.are_all_expected &= snapshots.is_of_all_nodes || snapshots.unread_processes == 0;
     views.push_back(std::move(view));
   }
   FindPipelines(&views);

@@ -77,6 +77,8 @@ TEST_F(HealthTest, CommunicatorsWithoutRoomAreNoAllClear) {
   job.process(0).unmeasured_communicators = 5;
   EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
   EXPECT_EQ(Of(job).summary, "No hang is suspected, but 5 communicators are not measured.");
+  EXPECT_THAT(Of(job).notes,
+              ElementsAre("5 communicators are not measured, beyond the limit of pid 100."));
 }
 
 TEST_F(HealthTest, AllRanksAreOutsideOfNcclForLongerThanEverBefore) {
@@ -192,10 +194,14 @@ TEST_F(HealthTest, RejectedProcessesAreSaid) {
   SnapshotSet set = job.Set();
   set.rejected[static_cast<int>(Rejection::kNoRoom)] = 2;
   set.rejected[static_cast<int>(Rejection::kBadLayout)] = 1;
-  EXPECT_THAT(
-      HealthOf(set, {}, job.now()).notes,
-      ElementsAre("This endpoint has rejected processes 3 times since it started: "
-                  "bad_layout (1), no_room (2). Rejected processes are not measured here."));
+  EXPECT_THAT(HealthOf(set, {}, job.now()).notes,
+              ElementsAre("This endpoint has rejected processes 3 times since it started: "
+                          "bad_layout (1), no_room (2). Rejected processes are not measured."));
+  EXPECT_EQ(HealthOf(set, {}, job.now()).status, HealthStatus::kOk);  // these have ended
+  set.unread_processes = 2;
+  EXPECT_EQ(HealthOf(set, {}, job.now()).status, HealthStatus::kIncomplete);
+  EXPECT_EQ(HealthOf(set, {}, job.now()).summary,
+            "No hang is suspected, but 2 processes are rejected by this endpoint.");
 }
 
 TEST_F(HealthTest, NothingIsInUseAmongProcessesThatAreRead) {
@@ -205,7 +211,8 @@ TEST_F(HealthTest, NothingIsInUseAmongProcessesThatAreRead) {
   EXPECT_EQ(HealthOf(set, {}, kStart).status, HealthStatus::kUnused);
   set.unread_processes = 1;
   EXPECT_EQ(HealthOf(set, {}, kStart).status, HealthStatus::kIncomplete);
-  EXPECT_EQ(HealthOf(set, {}, kStart).summary, "No communicator is measured here.");
+  EXPECT_EQ(HealthOf(set, {}, kStart).summary,
+            "No hang is suspected, but 1 process is rejected by this endpoint.");
 }
 
 TEST_F(HealthTest, HangsAndUsualWaits) {

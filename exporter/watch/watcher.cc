@@ -267,7 +267,7 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
   std::map<std::string, PollState> polls;
   std::vector<std::pair<const Group*, PollState*>> due;
   std::pair<const Group*, PollState*> for_stragglers{};
-  Time::duration most_overdue{0};
+  double most_overdue = 1;  // as a multiple of the time between two polls
   next_due_ = Time::max();
   for (const Group& group : groups) {
     const std::string key = KeyOf(group);
@@ -294,7 +294,7 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
     const Time::duration every = HasHealthChanged(group, last) ? kLookAgain
                                  : HasLateRank(group)          ? kStragglersAgain
                                                                : kStragglersEvery;
-    const Time::duration overdue = now - last.stragglers_at - every;
+    const double overdue = duration<double>(now - last.stragglers_at) / every;
     if (overdue >= most_overdue) {
       most_overdue = overdue;
       for_stragglers = {&group, &last};

@@ -6,7 +6,8 @@
 // A stalled job is polled when the stall reaches the threshold of a hang, a time known in advance,
 // and again after kLookAgain; the longer the stall lasts, the longer the time between polls. Every
 // job is polled for stragglers now and then, one per round, because the summary of a node with one
-// rank of each communicator cannot show late ranks.
+// rank of each communicator cannot show late ranks. A job whose summaries show a late rank, or
+// another health than the last poll, is polled more often.
 //
 // A hang whose endpoints all fall silent stays until an endpoint answers that reports live processes
 // of the job, or until all are forgotten.

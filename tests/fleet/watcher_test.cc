@@ -207,6 +207,28 @@ TEST_F(WatcherTest, JobsWithoutAnIdShareOneSeries) {
   EXPECT_EQ(Metrics().find(start), Metrics().rfind(start));
 }
 
+// One job is polled a round, a job whose health has changed before the others.
+TEST_F(WatcherTest, ManyHealthyJobsDelayNoNewsOfAnother) {
+  constexpr int kJobs = 60;
+  job_ = SimulatedJob(2 * kJobs);
+  std::vector<int> nodes;
+  for (int i = 0; i < kJobs; ++i) {
+    const uint64_t comm = static_cast<uint64_t>(i + 1) << 8;
+    job_.AddCommunicator(comm, {2 * i, 2 * i + 1});
+    for (int rank = 0; rank < 2; ++rank) {
+      job_.process(2 * i + rank).job_id = std::to_string(i);
+      job_.Of(comm, rank).longest_waits = {WaitedBefore("AllReduce", 3600 * kSecond)};  // not idle
+      nodes.push_back(i);
+    }
+  }
+  endpoints_.emplace(&job_, nodes);
+  RunFor(seconds(150));
+  const int last = std::stoi(endpoints_->asked.back().substr(5));
+  job_.Of(static_cast<uint64_t>(last + 1) << 8, 0).driver_error = 700;
+  RunFor(seconds(40));
+  EXPECT_THAT(Metrics(), HasSubstr("nccl_watch_jobs{state=\"incomplete\"} 1"));
+}
+
 // The notes of `pulse diagnose`, in the row of their job. Of the other job nothing else is known.
 TEST_F(WatcherTest, ShowsTheNotesOfJobsWithoutThePlugin) {
   endpoints_->notes[4] = {{kOther, "Rank 1 is frozen by its cgroup."},

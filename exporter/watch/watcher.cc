@@ -6,6 +6,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/disjoint_sets.h"
 #include "exporter/base/realtime_clock.h"
@@ -157,13 +158,19 @@ Watcher::Time Watcher::SilentSince(const Group& group) const {
   return since;
 }
 
-bool Watcher::IsReported(const std::set<JobName>& names, const Group& group) const {
+bool Watcher::RunsElsewhere(const JobFindings& stalled, const Group& group) const {
+  const auto is_of_hang = [&stalled](const std::string& last_digits) {
+    return std::any_of(stalled.hangs.begin(), stalled.hangs.end(), [&](const JobHang& each) {
+      return absl::EndsWith(each.suspect.comm, last_digits);
+    });
+  };
   return std::any_of(group.begin(), group.end(), [&](std::size_t index) {
     const Endpoint& endpoint = endpoints_[index];
-    const std::vector<EndpointSummary::Job>& jobs = endpoint.summary.jobs;
+    const EndpointSummary& summary = endpoint.summary;
     return endpoint.problem.empty() &&
-           std::any_of(jobs.begin(), jobs.end(), [&names](const auto& job) {
-             return job.processes > 0 && names.count(NameOfJob(job)) != 0;
+           std::none_of(summary.communicators.begin(), summary.communicators.end(), is_of_hang) &&
+           std::any_of(summary.jobs.begin(), summary.jobs.end(), [&stalled](const auto& job) {
+             return job.processes > 0 && stalled.names.count(NameOfJob(job)) != 0;
            });
   });
 }
@@ -174,7 +181,7 @@ void Watcher::KeepSilentStalls(const Group& group, Time now,
   const double silent_s = duration<double>(now - since).count();
   for (auto each = findings->begin(); each != findings->end();) {
     JobFindings& found = each->second;
-    if (found.is_stalled && (since == Time() || IsReported(found.names, group))) {
+    if (found.is_stalled && (since == Time() || RunsElsewhere(found, group))) {
       each = findings->erase(each);
       continue;
     }

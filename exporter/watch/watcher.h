@@ -121,10 +121,11 @@ class Watcher {
   // Returns when the last of the group's silent endpoints that had reported a stall answered for
   // the last time; the clock's zero if there is none.
   Time SilentSince(const Group& group) const;
-  // True if an endpoint that answers reports live processes of a job with one of these names.
-  bool IsReported(const std::set<JobName>& names, const Group& group) const;
+  // True if an endpoint that answers reports live processes of the job, but no communicator in
+  // which it hangs.
+  bool RunsElsewhere(const JobFindings& stalled, const Group& group) const;
   // Removes the findings of hangs and expected waits that are over: that no silent endpoint had
-  // reported, or whose job is reported, such as after a restart on other nodes. Sets
+  // reported, or whose job runs elsewhere, such as after a restart on other nodes. Sets
   // JobFindings::silent_since_s of the others.
   void KeepSilentStalls(const Group& group, Time now, std::map<Row, JobFindings>* findings) const;
   std::vector<Group> GroupEndpoints(Time now) const;

@@ -151,6 +151,14 @@ TEST_F(WatcherTest, AHangStaysWhileItsEndpointsAreSilent) {
   EXPECT_THAT(Metrics(), Not(HasSubstr("nccl_job_hang_info{")));
 }
 
+TEST_F(WatcherTest, AHangStaysWhileOnlyTheNamedRankAnswers) {
+  Hang();
+  RunFor(seconds(14));
+  endpoints_->silent = {0, 1, 3};
+  RunFor(seconds(60));
+  EXPECT_THAT(Metrics(), HasSubstr(kNamed));
+}
+
 // As Slurm requeues a job under its ID.
 TEST_F(WatcherTest, AHangEndsWhenTheJobRunsOnOtherNodes) {
   job_ = SimulatedJob(8);

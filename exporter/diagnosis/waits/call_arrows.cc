@@ -20,13 +20,10 @@ bool IsHeldUpByEvent(const LastEvent& cause, const Member& each, uint64_t most_l
   return false;
 }
 
-// Returns the ranks that are behind and have unreported calls, if they can't wait for a call of
-// another rank.
-Ranks NamedByCounts(const CommunicatorFacts& facts) {
-  if (!facts.are_all_live() || facts.view->has_point_to_point) return {};
-  return Where(facts.behind, [&facts](const RankView* rank) {
-    return Contains(facts.unreported, rank) && facts.IsFurthestBehind(*rank);
-  });
+// True if the rank is behind and has unreported calls, and can't wait for a call of another rank.
+bool IsNamedByCounts(const CommunicatorFacts& facts, const RankView& rank) {
+  return facts.are_all_live() && !facts.view->has_point_to_point && Contains(facts.behind, &rank) &&
+         Contains(facts.unreported, &rank) && facts.IsFurthestBehind(rank);
 }
 
 // A call in which ranks wait.
@@ -69,7 +66,7 @@ void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, const Call
   }
   if (graph.PointToCause(call.id, rank, call.began_ns, Sure::kMust)) return;
   const bool is_unseen = each.doing == Doing::kUnknown || each.doing == Doing::kUnreported;
-  if (is_unseen && !IsExiting(rank) && !Contains(NamedByCounts(waits.facts), &rank)) {
+  if (is_unseen && !IsExiting(rank) && !IsNamedByCounts(waits.facts, rank)) {
     return graph.Point(call.id, graph.Unknown(i), Sure::kMust);
   }
   // The rank is inside a call that others have left, as a Broadcast's root may have. Only dumps

@@ -93,9 +93,10 @@ struct WaitGraph {
   }
   void Point(uint32_t from, uint32_t to, Sure sure) {
     if (from == to) return;
-    // A call has at most one arrow to each rank. There may be thousands, so they aren't searched.
+    // A call, or a host that connects, has an arrow to each of thousands of ranks, so these aren't
+    // searched. A second kPerhaps arrow to an actor has no effect.
     std::vector<Arrow>& arrows = actors[from].arrows;
-    if (actors[from].kind != ActorKind::kCall) {
+    if (actors[from].kind != ActorKind::kCall && sure != Sure::kPerhaps) {
       for (Arrow& arrow : arrows) {
         if (arrow.to != to) continue;
         if (sure < arrow.sure) arrow.sure = sure;

@@ -86,6 +86,7 @@ class GraphBuilder {
   // Notes that others wait for the rank's host in a call of this communicator.
   void Owe(const RankView& rank, std::size_t view);
 
+  const std::vector<Actor>& actors() const { return waits_.graph.actors; }
   Actor& actor(uint32_t id) { return waits_.graph.actors[id]; }
   uint32_t Add(Actor actor) { return waits_.graph.Add(std::move(actor)); }
   void Point(uint32_t from, uint32_t to, Sure sure) { waits_.graph.Point(from, to, sure); }

@@ -235,18 +235,25 @@ void OwnWork::AddFirstEnded(const HostThread& thread) {
 }
 
 bool OwnWork::WaitsForOther(uint32_t gpu) {
-  std::vector<uint32_t> next{gpu};
-  std::set<uint32_t> seen{gpu};
+  if (!waits_for_other_.empty()) return waits_for_other_[gpu];
+  const std::vector<Actor>& actors = graph_.actors();
+  std::vector<std::vector<uint32_t>> before(actors.size());
+  std::vector<uint32_t> next;
+  waits_for_other_.resize(actors.size());
+  for (uint32_t i = 0; i < actors.size(); ++i) {
+    for (const Arrow& arrow : actors[i].arrows) before[arrow.to].push_back(i);
+    const bool is_held_up = actors[i].state == ActorState::kStopped && IsInDriver(*actors[i].rank);
+    if (!actors[i].arrows.empty() || actors[i].state == ActorState::kInside || is_held_up) continue;
+    waits_for_other_[i] = true;
+    next.push_back(i);
+  }
   for (std::size_t at = 0; at < next.size(); ++at) {
-    const Actor& actor = graph_.actor(next[at]);
-    const bool is_unnamed = actor.state == ActorState::kInside ||
-                            (actor.state == ActorState::kStopped && IsInDriver(*actor.rank));
-    if (actor.arrows.empty() && !is_unnamed) return true;
-    for (const Arrow& arrow : actor.arrows) {
-      if (seen.insert(arrow.to).second) next.push_back(arrow.to);
+    for (const uint32_t from : before[next[at]]) {
+      if (!waits_for_other_[from]) next.push_back(from);
+      waits_for_other_[from] = true;
     }
   }
-  return false;
+  return waits_for_other_[gpu];
 }
 
 void OwnWork::AddBeforeEvent(const HostThread& thread) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/waits/graph_builder.h"
@@ -68,6 +69,7 @@ class OwnWork {
   std::set<std::size_t> computing_;  // jobs in which the GPU of such a host thread computes
   // By job: processes with a GPU that is behind work other than NCCL's.
   std::map<std::size_t, std::set<const ProcessSnapshot*>> behind_kernels_;
+  std::vector<bool> waits_for_other_;  // by actor, see WaitsForOther; empty: not needed so far
   // By view: the fewest calls of a live rank that waits there; UINT64_MAX: none waits.
   std::map<std::size_t, uint64_t> least_waiting_;
   // The process that ended first among those that hadn't done their part, by job and host.

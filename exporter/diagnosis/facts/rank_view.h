@@ -85,6 +85,13 @@ struct CommunicatorView {
 // True if the rank's process is in exit(), so that the rank will make no further call.
 inline bool IsExiting(const RankView& rank) { return rank.process->poller == PollerState::kEnded; }
 
+// True if the process is stalled and runs: probably in a driver call, which may wait for work in
+// flight.
+inline bool IsInDriver(const RankView& rank) {
+  const RunState state = rank.process->run_state;
+  return rank.is_stopped && (state == RunState::kRunning || state == RunState::kUninterruptible);
+}
+
 // True if the rank's last call is a Send or Recv, on a communicator of several ranks. NCCL reports
 // every launch of these (docs/nccl-profiler-api.md#what-is-not-visible).
 bool IsLaunchAlwaysReported(const CommunicatorSnapshot& communicator);

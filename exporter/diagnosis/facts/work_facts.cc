@@ -19,10 +19,8 @@ bool IsUncounted(const WorkSnapshot& work) {
 
 // True if the process runs, and the plugin's reading thread is stuck in the driver.
 bool IsUnread(const RankView& rank) {
-  const RunState run_state = rank.process->run_state;
-  const bool runs = run_state == RunState::kRunning || run_state == RunState::kUninterruptible;
   const WorkState state = rank.communicator->work.state;
-  return state == WorkState::kStuck || (IsFollowed(state) && rank.is_stopped && runs) ||
+  return state == WorkState::kStuck || (IsFollowed(state) && IsInDriver(rank)) ||
          (IsUncounted(rank.communicator->work) && !rank.is_stopped);
 }
 

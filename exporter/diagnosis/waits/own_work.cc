@@ -30,12 +30,6 @@ bool IsBusyBefore(const Member& each, const Member& later) {
   return is_begun_unknown || each.launched_ns < later.launched_ns;
 }
 
-// True if the process is held up in a call of the driver, which may wait for work in flight.
-bool IsInDriver(const RankView& rank) {
-  const RunState state = rank.process->run_state;
-  return rank.is_stopped && (state == RunState::kRunning || state == RunState::kUninterruptible);
-}
-
 // True if the host may wait for this work: it has been in flight for long enough.
 bool IsFollowed(const GraphBuilder& graph, const MemberIndex& at) {
   const Member& each = graph.member(at);

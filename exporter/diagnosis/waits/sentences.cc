@@ -162,10 +162,7 @@ class Sentences {
     const Ranks stopped = Where(facts().live, [&](const RankView* rank) {
       return rank->is_stopped && !(are_said && Contains(stall_.suspects, rank));
     });
-    const bool do_run = AreAll(stopped, [](const RankView* rank) {
-      return rank->process->run_state == RunState::kRunning ||
-             rank->process->run_state == RunState::kUninterruptible;
-    });
+    const bool do_run = AreAll(stopped, [](const RankView* rank) { return IsInDriver(*rank); });
     return FillIfAny(
         do_run ? " {Who} {has|have} done nothing for a while." : " {Who} {is|are} not running.",
         stopped);

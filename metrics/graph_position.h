@@ -8,7 +8,7 @@
 //   calls      bit  63      63 62     42 41    21 20      0
 //                   | has head |  total |  until | before  |
 //
-// Values that do not fit are saturated, except `graph`, which wraps.
+// Values that do not fit are saturated, except `graph`: 1 follows kMost.
 //
 // Thread: plain data.
 #ifndef METRICS_GRAPH_POSITION_H_
@@ -36,7 +36,7 @@ struct GraphPosition {
 
   uint64_t PackCaptures() const {
     return uint64_t{std::min(followed, kMost)} << 48 | uint64_t{std::min(captures, kMost)} << 32 |
-           uint64_t{graph & kMost} << 16 | uint64_t{stamps & 0xff} << 8 | (passed & 0xff);
+           uint64_t{graph == 0 ? 0 : (graph - 1) % kMost + 1} << 16 | uint64_t{stamps & 0xff} << 8 | (passed & 0xff);
   }
   uint64_t PackCalls() const {
     return uint64_t{has_head} << 63 | uint64_t{std::min(calls, kMostCalls)} << 42 |

@@ -36,5 +36,12 @@ TEST(GraphPosition, SaysTheMostThereIsOfMore) {
   EXPECT_FALSE(position.has_head);
 }
 
+TEST(GraphPosition, NumbersGraphsFromOneAgain) {
+  EXPECT_EQ(Again({0, 0, GraphPosition::kMost}).graph, GraphPosition::kMost);
+  EXPECT_EQ(Again({0, 0, GraphPosition::kMost + 1}).graph, 1u) << "0 is no graph";
+  EXPECT_EQ(Again({0, 0, 3 * GraphPosition::kMost}).graph, GraphPosition::kMost);
+  EXPECT_EQ(Again({0, 0, 0}).graph, 0u);
+}
+
 }  // namespace
 }  // namespace nccl_pulse

@@ -3,7 +3,7 @@
 //
 //   EMPTY_PLUGIN_MASK=0x42   requests these events (default: the default events of NCCL Pulse)
 //
-// API versions 4 to 6, so that NCCL 2.27.3 and later use the same version as for NCCL Pulse.
+// API versions 4 to 7, so that NCCL 2.27.3 and later use the same version as for NCCL Pulse.
 #include <cstdlib>
 
 #include "bench/plugin_parts.h"

@@ -7,8 +7,9 @@
 
 namespace nccl_pulse::bench {
 
-// NCCL Pulse's default for API version 5. GroupApi is omitted: NCCL makes its events anyway.
-inline constexpr int kRealMask = 0xe0e;
+// NCCL Pulse's default events. Bits that an API version lacks have no effect. GroupApi is omitted:
+// NCCL makes its events anyway.
+inline constexpr int kRealMask = 0x1e0e;
 
 template <typename StateArgs>
 int IgnoreState(void* /*handle*/, int /*state*/, StateArgs* /*args*/) {

@@ -165,6 +165,10 @@ enum class LiveSetting : uint8_t {
 inline constexpr int kLiveSettings = 4;
 const char* LiveSettingName(LiveSetting setting);
 
+// At most one launch in 2^kMostSamplingExponent is timed. A hostile segment or message may claim
+// more.
+inline constexpr int kMostSamplingExponent = 24;
+
 // Outcome of a command to a process (label `result` of nccl_pulse_commands_total).
 enum class CommandResult : uint8_t {
   kDone = 0,

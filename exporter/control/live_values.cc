@@ -18,7 +18,7 @@ constexpr std::string_view kLevels[] = {"off", "warn", "info"};
 // allow far fewer.
 constexpr double kMaxTimedLaunches = 1000000;
 constexpr std::string_view kOneIn = "one-in-";
-constexpr int kMaxOneIn = 1 << 24;  // Sampler::kMaxExponent
+constexpr int kMaxOneIn = 1 << kMostSamplingExponent;
 constexpr double kMaxHangSeconds = 86400;
 constexpr double kMinWindowPercent = 0.01;
 

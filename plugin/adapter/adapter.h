@@ -76,13 +76,12 @@ inline int RecordStateWithoutTimes(void* handle, int state) {
   return abi::kSuccess;
 }
 
-// Handles an event that the plugin does not use, and returns its ticket, normally 0. Group and
-// GroupApi come unrequested (docs/nccl-profiler-api.md#implied-events) and are skipped; other types
-// are counted as ignored.
+// Handles an event that the plugin does not use, and returns its ticket, normally 0. Group comes
+// unrequested (docs/nccl-profiler-api.md#implied-events) and is skipped; other types are counted as
+// ignored.
 inline uint64_t PassOver(Tracker& tracker, uint64_t type, int api_version) {
   const uint64_t known = abi::EventsOfVersion(api_version);
-  if (type == abi::kEventGroup && api_version < 5) return tracker.UnusedGroup();
-  if (type == abi::kEventGroup || type == abi::kEventGroupApi) return 0;
+  if (type == abi::kEventGroup) return api_version < 5 ? tracker.UnusedGroup() : 0;
   const bool single_known_bit = (type & (type - 1)) == 0 && (type & known) != 0;
   tracker.Ignore(single_known_bit ? IgnoredReason::kUnrequestedType : IgnoredReason::kUnknownType);
   return 0;

@@ -33,7 +33,6 @@ class Sampler {
  public:
   // A timed launch delays its GPU by about 5 us (docs/timing.md), so 100 per second cost 0.05 %.
   static constexpr int kTimedPerSecond = 100;
-  static constexpr int kMaxExponent = 24;
   // One in 64, until the rate is known.
   static constexpr int kInitialExponent = 6;
   static constexpr uint64_t kUntimedFirstCalls = kSetUpCalls;
@@ -84,7 +83,7 @@ class Sampler {
     allowance_.store(static_cast<int>(budget));  // see Spend
     const int current = exponent();
     int wanted = 0;
-    while (wanted < kMaxExponent &&
+    while (wanted < kMostSamplingExponent &&
            launches_per_second / static_cast<double>(1 << wanted) > budget) {
       ++wanted;
     }
@@ -100,7 +99,7 @@ class Sampler {
   // Sets the fixed n of a negative budget.
   void TimeShare() {
     int exponent = 0;
-    while (exponent < kMaxExponent && (1 << exponent) < -timed_per_second_) ++exponent;
+    while (exponent < kMostSamplingExponent && (1 << exponent) < -timed_per_second_) ++exponent;
     StoreExponent(exponent);
     allowance_.store(INT_MAX);  // practically unlimited
   }

@@ -117,7 +117,7 @@ TEST(SamplerTest, TheBudgetIsKeptAtAnyRate) {
   }
   Sampler sampler;
   sampler.Adapt(1e300, 1);
-  EXPECT_EQ(sampler.exponent(), Sampler::kMaxExponent);
+  EXPECT_EQ(sampler.exponent(), kMostSamplingExponent);
   sampler.Adapt(0, 0);
   EXPECT_EQ(sampler.exponent(), 0);
 }
@@ -187,8 +187,8 @@ TEST(SamplerTest, OneInSoManyIsTimedWhateverTheRate) {
   int spent = 0;
   while (spent < 2000000 && sampler.Spend()) ++spent;
   EXPECT_EQ(spent, 2000000) << "more than any budget";
-  sampler.SetBudget(-(1 << Sampler::kMaxExponent));
-  EXPECT_EQ(sampler.exponent(), Sampler::kMaxExponent);
+  sampler.SetBudget(-(1 << kMostSamplingExponent));
+  EXPECT_EQ(sampler.exponent(), kMostSamplingExponent);
   sampler.SetBudget(100);
   sampler.Adapt(6400, 1);
   EXPECT_EQ(sampler.exponent(), 6);

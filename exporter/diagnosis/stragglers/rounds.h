@@ -25,8 +25,6 @@ namespace nccl_pulse {
 inline constexpr uint64_t kMinRounds = 4;
 inline constexpr uint64_t kMostCallsOfRound = 1024;
 inline constexpr int64_t kRestNs = 30'000'000'000;
-// The sampler's largest exponent. A hostile segment or message may have any.
-inline constexpr int kMostSamplingExponent = 24;
 
 // Returns the rounds of a process since its start; 0: not known.
 uint64_t RoundsOf(const ProcessSnapshot& process);

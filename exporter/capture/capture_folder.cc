@@ -82,10 +82,9 @@ std::string StartOf(const CaptureFolder& folder) {
 
 // Returns nothing for a capture of another agent.
 std::optional<Taken> ParseOwn(const CaptureFolder& folder, std::string_view name) {
-  if (!absl::ConsumePrefix(&name, StartOf(folder)) && !absl::ConsumePrefix(&name, kStart)) {
+  if (!absl::ConsumePrefix(&name, StartOf(folder)) || !absl::ConsumeSuffix(&name, kEnd)) {
     return std::nullopt;
   }
-  if (!absl::ConsumeSuffix(&name, kEnd)) return std::nullopt;
   // 20261122-221500, and an optional number. Exact match: another agent's host and port may begin
   // like this one's.
   constexpr std::size_t kDay = 8, kTime = 15;

@@ -5,8 +5,6 @@
 //   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz              a capture
 //   nccl-pulse-auto-node7-9410-20261122-221500-2.tar.gz            the next one in the same second
 //   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz.partial-17   an unfinished one
-//   nccl-pulse-auto-20261122-221500.tar.gz                         of the first release: counts as
-//                                                                  every agent's own
 //
 // Thread: one. Cost: reads the folder.
 #ifndef EXPORTER_CAPTURE_CAPTURE_FOLDER_H_

@@ -77,7 +77,6 @@ bool FindJob(const ControlQuestion& question, std::vector<std::string>* names,
       continue;
     }
     std::string owner = answer.replies.front().text;
-    if (owner.empty()) owner = OwnerWords("");
     if (!job_id.empty() && owner != OwnerWords(job_id)) {
       known->insert(std::move(owner));
       continue;

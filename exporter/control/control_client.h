@@ -55,7 +55,7 @@ struct ControlQuestion {
 struct ControlReply {
   MessageType type{};  // kDone; kNotHere: no such setting in this process; kRefused
   // Result, or reason of the refusal. For kListSettings: "agent", or the job to which the process
-  // belongs, in words; "" from earlier versions of NCCL Pulse.
+  // belongs, in words.
   std::string text;
   std::vector<std::string> lines;  // for kListSettings: LiveValues::Lines
 };

@@ -180,7 +180,7 @@ void FieldsOf(Fields& fields, In<Fields, ProcessSnapshot>& process) {
   fields.Number(17, process.end);
   fields.Time(18, process.end_realtime_ns);
   fields.Messages(19, process.communicators);
-  fields.Messages(20, process.pace, 5);  // earlier releases sent three more
+  fields.Messages(20, process.pace, 2);
   fields.Text(21, process.nccl_environment);
   fields.Number(30, process.run_state);
   fields.Number(40, process.seen_pid);
@@ -196,9 +196,6 @@ void FieldsOf(Fields& fields, In<Fields, OutsideNote>& note) {
   fields.Number(1, note.comm_id);
   fields.Text(2, note.text);
 }
-
-// The field is absent: an older endpoint wrote the message.
-constexpr uint64_t kUnreadUnknown = UINT64_MAX;
 
 template <typename Set>
 struct Top {
@@ -220,7 +217,7 @@ void FieldsOf(Fields& fields, In<Fields, Top<In<Fields, SnapshotSet>>>& top) {
   fields.Numbers(7, top.rejected);
   fields.Messages(8, top.set->processes);
   fields.Messages(9, top.set->ended);
-  fields.Number(10, top.set->unread_processes, kUnreadUnknown);
+  fields.Number(10, top.set->unread_processes);
   fields.Messages(11, top.set->outside_notes);
 }
 
@@ -458,14 +455,10 @@ bool ReadSnapshots(std::string_view text, std::optional<int64_t> written_realtim
     }
     Top<SnapshotSet> top;
     top.set = &message->set;
-    message->set.unread_processes = kUnreadUnknown;
     Reader(data, written_realtime_ns.value_or(start.written_realtime_ns), &room).Read(top);
-    uint64_t unread = 0;  // at most: they may have ended
     for (std::size_t i = 0; i < message->set.rejected.size() && i < top.rejected.size(); ++i) {
       message->set.rejected[i] = top.rejected[i];
-      if (LeavesUnread(static_cast<Rejection>(i))) unread += top.rejected[i];
     }
-    if (message->set.unread_processes == kUnreadUnknown) message->set.unread_processes = unread;
     message->written_realtime_ns = top.written_realtime_ns;
     message->hang_after_ns = top.hang_after_ns;
     message->bytes = most_bytes - room.left();

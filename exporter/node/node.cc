@@ -351,7 +351,7 @@ void Node::Handle(const pollfd* polled, Time now) {
       if (!asked || role_ != Role::kServing) return;
       if (options_.peers.agent) {
         serving_.RefuseYield(absl::StrCat("an agent serves already, process ", getpid()));
-      } else if (serving_.asked_port() != 0 && serving_.asked_port() < wanted_.port) {
+      } else if (serving_.asked_port() < wanted_.port) {
         // The agent wants the ports after its own free. Processes of this job would not find it at
         // its port.
         serving_.RefuseYield(absl::StrCat("its job listens from port ", wanted_.port, " on"));

@@ -179,19 +179,6 @@ TEST_F(CaptureFolderTest, TheTenthOfASecondIsNewerThanTheSecond) {
   EXPECT_THAT(Names(), UnorderedElementsAre(second + "-9.tar.gz", second + "-10.tar.gz"));
 }
 
-// Else what an earlier release has kept would stay for ever, beyond the limits.
-TEST_F(CaptureFolderTest, CapturesThatNameNoAgentAreOwn) {
-  Make("nccl-pulse-auto-20210101-000001.tar.gz");
-  Make("nccl-pulse-auto-20210101-000003.tar.gz");
-  Make("nccl-pulse-auto-20210101-000003.tar.gz.partial-99999999");
-  Make("nccl-pulse-auto-node7-9410-20210101-000002.tar.gz");
-  Make("nccl-pulse-auto-node7-9410-20210101-000004.tar.gz");
-  RemovePartialCaptures(Own());
-  RemoveOldCaptures(Own(), {2, 1 << 20});
-  EXPECT_THAT(Names(), UnorderedElementsAre("nccl-pulse-auto-20210101-000003.tar.gz",
-                                            "nccl-pulse-auto-node7-9410-20210101-000004.tar.gz"));
-}
-
 TEST_F(CaptureFolderTest, BytesAreLimitedToo) {
   for (int i = 1; i <= 4; ++i) {
     Make(absl::StrCat("nccl-pulse-auto-node7-9410-20210101-00000", i, ".tar.gz"), 1000);

@@ -81,16 +81,6 @@ TEST(SnapshotMessage, DiagnosisIsTheSame) {
   EXPECT_GT(hangs, 10);  // else this compares nothing with nothing
 }
 
-// The older endpoint did not write how many rejected processes live.
-TEST(SnapshotMessage, OfAnOlderEndpointAllThatWereRejectedAreUnread) {
-  SnapshotSet set;
-  set.rejected[static_cast<std::size_t>(Rejection::kNoRoom)] = 2;
-  set.rejected[static_cast<std::size_t>(Rejection::kForeignUser)] = 1;
-  EXPECT_EQ(Reread(set, 1).set.unread_processes, 0u);
-  set.unread_processes = UINT64_MAX;
-  EXPECT_EQ(Reread(set, 1).set.unread_processes, 2u);
-}
-
 TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   SnapshotSet set({ExampleProcess()});
   ProcessSnapshot& process = set.processes[0];

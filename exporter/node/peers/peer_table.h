@@ -74,7 +74,7 @@ class PeerTable {
   // Call after Handle and Accept. Tells the members a changed number of members. Returns true if an
   // authorized process has asked for the port; then call Yield or RefuseYield.
   bool EndRound();
-  // Returns the port at which the process that asked will serve; 0: an older release does not say.
+  // Returns the port at which the process that asked will serve.
   uint32_t asked_port() const { return asked_port_; }
 
   // Tells the asking process how many processes will connect to it (`members`), and the members not

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "exporter/base/communicator_id.h"
 #include "exporter/base/monotonic_clock.h"
 #include "exporter/base/process_use.h"
 #include "exporter/base/realtime_clock.h"
@@ -45,12 +45,6 @@ constexpr std::string_view kVaryGzip =
     "Vary: Accept, Accept-Encoding\r\nContent-Encoding: gzip\r\n";
 
 constexpr std::string_view kCommunicatorsPath = "/api/v1/communicators/";
-
-// Parses 16 hexadecimal digits.
-bool ParseCommId(std::string_view text, uint64_t* comm_id) {
-  return text.size() == 16 && std::all_of(text.begin(), text.end(), absl::ascii_isxdigit) &&
-         absl::SimpleHexAtoi(text, comm_id);
-}
 
 // Gives every process the shorter of its own threshold and the endpoint's (0: none was set).
 void SetThresholds(int64_t own_ns, SnapshotSet* set) {
@@ -91,8 +85,7 @@ std::vector<Handler> Pages::Handlers() {
 HttpResponse Pages::AnswerCalls(const HttpRequest& request) {
   std::string_view comm = std::string_view(request.path).substr(kCommunicatorsPath.size());
   if (!absl::ConsumeSuffix(&comm, "/calls")) return {404};
-  uint64_t comm_id = 0;
-  if (!ParseCommId(comm, &comm_id)) {
+  if (!IsCommunicatorId(comm)) {
     return TextResponse(400, "400 Bad Request\na communicator's id has 16 hexadecimal digits\n");
   }
   HttpResponse response = Answer(kCalls, request, absl::AsciiStrToLower(comm));
@@ -172,11 +165,11 @@ std::string Pages::MakeSummary() {
 }
 
 std::optional<std::string> Pages::MakeCalls(const std::string& comm) {
-  uint64_t comm_id = 0;
-  if (!ParseCommId(comm, &comm_id)) return std::nullopt;
-  const SnapshotSet set = ReadAll({ReadWish::LastCalls::kOfOne, comm_id});
+  const std::optional<uint64_t> comm_id = ParseCommunicatorId(comm);
+  if (!comm_id) return std::nullopt;
+  const SnapshotSet set = ReadAll({ReadWish::LastCalls::kOfOne, *comm_id});
   const int64_t now_ns = RealtimeNs();
-  std::string text = CallsJson(set, comm_id, now_ns, diagnosis_.Update(set, now_ns));
+  std::string text = CallsJson(set, *comm_id, now_ns, diagnosis_.Update(set, now_ns));
   if (text.empty()) return std::nullopt;
   return text;
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 
 namespace nccl_pulse {
@@ -14,6 +15,18 @@ std::string Address::name() const {
   if (!unix_path.empty()) return absl::StrCat("unix:", unix_path);
   return host.find(':') == host.npos ? absl::StrCat(host, ":", port)
                                      : absl::StrCat("[", host, "]:", port);
+}
+
+std::string PercentEncoded(std::string_view text) {
+  std::string encoded;
+  for (const char c : text) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) {
+      encoded += c;
+    } else {
+      absl::StrAppendFormat(&encoded, "%%%02X", static_cast<unsigned char>(c));
+    }
+  }
+  return encoded;
 }
 
 bool IsLoopback(std::string_view host) {

@@ -24,6 +24,9 @@ struct Address {
   std::string name() const;  // "host:port" or "unix:/path"
 };
 
+// Encodes all but letters and digits, for a URL's query.
+std::string PercentEncoded(std::string_view text);
+
 // True if the host names this machine's loopback. Doesn't ask a resolver.
 bool IsLoopback(std::string_view host);
 

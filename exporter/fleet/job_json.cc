@@ -8,7 +8,6 @@
 #include "exporter/base/seconds.h"
 #include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/job_report.h"
-#include "exporter/fleet/job_words.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -103,7 +102,7 @@ std::string JobJson(const JobLook& look) {
   const Json json = {{"time", SecondsToMicrosecond(look.now_realtime_ns)},
                      {"finding", JobFindingName(FindingOfJob(look))},
                      {"health", HealthStatusName(look.health.status)},
-                     {"sentence", Sentence(look)},
+                     {"sentence", JobSentence(look)},
                      {"outside", TextOrNull(look.outside)},
                      {"roots", std::move(roots)},
                      {"stragglers", std::move(stragglers)},

@@ -14,7 +14,6 @@
 #include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/words/words.h"
 #include "exporter/exposition/snapshot_message.h"
-#include "exporter/fleet/job_words.h"
 
 namespace nccl_pulse {
 namespace {

@@ -12,7 +12,6 @@
 #include "exporter/base/plain_text.h"
 #include "exporter/diagnosis/facts/rank_activity.h"
 #include "exporter/diagnosis/words/words.h"
-#include "exporter/fleet/job_words.h"
 
 namespace nccl_pulse {
 namespace {
@@ -150,10 +149,8 @@ JobState StateOf(const JobLook& look) {
   return look.health.status == HealthStatus::kIdle ? JobState::kIdle : JobState::kOk;
 }
 
-std::string JobSentence(const JobLook& look) { return Sentence(look); }
-
 std::string JobText(const JobLook& look) {
-  std::string text = absl::StrCat(Sentence(look), "\n");
+  std::string text = absl::StrCat(JobSentence(look), "\n");
   if (!look.outside.empty()) absl::StrAppend(&text, "      ", look.outside, "\n");
   for (const JobRoot& root : look.verdict.roots) {
     if (!look.outside.empty() && &root == look.verdict.roots.data()) continue;  // said above

@@ -1,4 +1,4 @@
-#include "exporter/fleet/job_words.h"
+#include "exporter/fleet/job_report.h"
 
 #include <algorithm>
 #include <set>
@@ -15,7 +15,6 @@
 #include "exporter/diagnosis/facts/rank_activity.h"
 #include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/diagnosis/words/words.h"
-#include "exporter/fleet/job_report.h"
 
 namespace nccl_pulse {
 namespace {
@@ -244,7 +243,7 @@ std::string FirstEnded(const std::vector<ProcessSnapshot>& ended) {
 
 }  // namespace
 
-std::string Sentence(const JobLook& look) {
+std::string JobSentence(const JobLook& look) {
   if (!look.outside.empty()) return SentenceFromOutside(look);
   const JobVerdict& verdict = look.verdict;
   const std::string unheard = Unheard(look);

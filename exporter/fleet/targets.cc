@@ -68,20 +68,6 @@ std::string Quoted(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    const bool is_plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (is_plain) {
-      escaped += c;
-    } else {
-      absl::StrAppend(&escaped, "%", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
-    }
-  }
-  return escaped;
-}
-
 class Prometheus {
  public:
   Prometheus(const PrometheusQuestion& question, const FleetClientOptions& options)
@@ -143,7 +129,7 @@ class Prometheus {
     const std::string query = absl::StrCat("group by (job, instance, job_id) (", selected, ")");
     Json json;
     int status = 0;
-    if (!Get("/api/v1/query?query=" + Escaped(query), &json, &status, error)) return false;
+    if (!Get("/api/v1/query?query=" + PercentEncoded(query), &json, &status, error)) return false;
     if (TextAt(json, "status") != "success") {
       *error = absl::StrCat("it refuses the query (status ", status, "): ",
                             At(json, "error").is_string()

@@ -8,7 +8,7 @@
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/seconds.h"
 #include "exporter/exposition/static_labels.h"
-#include "exporter/fleet/job_words.h"
+#include "exporter/fleet/job_report.h"
 
 namespace nccl_pulse {
 namespace {

@@ -6,7 +6,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_field.h"
@@ -40,37 +39,16 @@ bool Decode(std::string_view text, std::string* decoded) {
 
 bool TakeLabels(const Json& labels, JobFilter* filter) {
   filter->job_id = TextAt(labels, "job_id");
-  if (!filter->job_id.empty()) return true;
-  std::string error;
-  return ReadCommId(TextAt(labels, "comm"), filter, &error);
+  if (filter->job_id.empty()) filter->comm_id = ParseCommunicatorId(TextAt(labels, "comm"));
+  return !filter->job_id.empty() || filter->comm_id.has_value();
 }
 
 }  // namespace
-
-std::string PercentEncoded(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    absl::StrAppend(&escaped, absl::ascii_isalnum(static_cast<unsigned char>(c))
-                                  ? std::string(1, c)
-                                  : absl::StrFormat("%%%02X", static_cast<unsigned char>(c)));
-  }
-  return escaped;
-}
 
 std::string ReportQuery(const WatchedJob& job, const JobHang& hang) {
   return job.job_id.empty() || job.job_id == "none"
              ? absl::StrCat("?comm=", hang.suspect.comm)
              : absl::StrCat("?job_id=", PercentEncoded(job.job_id));
-}
-
-bool ReadCommId(std::string_view text, JobFilter* filter, std::string* error) {
-  uint64_t comm_id = 0;
-  if (text.size() != 16 || !absl::SimpleHexAtoi(text, &comm_id)) {
-    *error = absl::StrCat("comm=", text, ": not 16 hexadecimal digits");
-    return false;
-  }
-  filter->comm_id = comm_id;
-  return true;
 }
 
 bool ReadQuery(std::string_view query, JobFilter* filter, std::string* error) {
@@ -83,7 +61,12 @@ bool ReadQuery(std::string_view query, JobFilter* filter, std::string* error) {
     }
     const std::string_view name = part.substr(0, equals);
     if (name == "job_id") filter->job_id = value;
-    if (name == "comm" && !value.empty() && !ReadCommId(value, filter, error)) return false;
+    if (name != "comm" || value.empty()) continue;
+    filter->comm_id = ParseCommunicatorId(value);
+    if (!filter->comm_id) {
+      *error = absl::StrCat("comm=", value, ": not 16 hexadecimal digits");
+      return false;
+    }
   }
   return true;
 }

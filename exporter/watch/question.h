@@ -21,12 +21,8 @@ bool ReadQuery(std::string_view query, JobFilter* filter, std::string* error);
 // documentation, "webhook_config".
 bool ReadAlerts(std::string_view body, JobFilter* filter, bool* is_resolved, std::string* error);
 
-std::string PercentEncoded(const std::string& text);
 // Returns a query for ReadQuery: "?job_id=4711", or the communicator if the job has no ID.
 std::string ReportQuery(const WatchedJob& job, const JobHang& hang);
-
-// Parses a communicator ID of 16 hexadecimal digits.
-bool ReadCommId(std::string_view text, JobFilter* filter, std::string* error);
 
 // Returns "job 4711", "the job of communicator ..." or "all jobs".
 std::string NameOf(const JobFilter& filter);

@@ -7,7 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/diagnosis/words/words.h"
-#include "exporter/fleet/job_words.h"
+#include "exporter/fleet/job_report.h"
 #include "exporter/watch/question.h"
 
 namespace nccl_pulse {

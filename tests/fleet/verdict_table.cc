@@ -15,7 +15,6 @@
 #include "exporter/diagnosis/waits/hang.h"
 #include "exporter/exposition/json/communicators_json.h"
 #include "exporter/fleet/job_report.h"
-#include "exporter/fleet/job_words.h"
 #include "exporter/watch/watch_metrics.h"
 #include "exporter/watch/watcher.h"
 #include "nlohmann/json.hpp"

@@ -11,8 +11,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/communicator_id.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/regular_file.h"
 #include "exporter/cli/command.h"
@@ -222,13 +222,9 @@ bool ReadFilter(JobFilter* filter, std::string* error) {
   filter->job_id = fleet_flags.job_id;
   const std::string& comm = fleet_flags.comm;
   if (comm.empty()) return true;
-  uint64_t comm_id = 0;
-  if (comm.size() != 16 || !absl::SimpleHexAtoi(comm, &comm_id)) {
-    *error = absl::StrCat("--comm=", comm, ": not 16 hexadecimal digits");
-    return false;
-  }
-  filter->comm_id = comm_id;
-  return true;
+  filter->comm_id = ParseCommunicatorId(comm);
+  if (!filter->comm_id) *error = absl::StrCat("--comm=", comm, ": not 16 hexadecimal digits");
+  return filter->comm_id.has_value();
 }
 
 bool ReadFleetFlags(FleetQuestion* question, std::string* error) {

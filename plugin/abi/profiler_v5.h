@@ -16,6 +16,8 @@
 namespace nccl_pulse::abi::v5 {
 
 // NOLINTBEGIN(readability-identifier-naming): members keep NCCL's names.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"  // members of a base have offsets, too
 
 struct Descriptor {
   struct GroupApi {
@@ -40,27 +42,10 @@ struct Descriptor {
   struct KernelLaunch {
     void* stream;
   };
-  struct Coll {
-    uint64_t seqNumber;
-    const char* func;
-    const void* sendBuff;
-    void* recvBuff;
-    size_t count;
-    int root;
-    const char* datatype;
-    uint8_t nChannels;
-    uint8_t nWarps;
-    const char* algo;
-    const char* proto;
+  struct Coll : v4::Descriptor::Coll {
     void* parentGroup;  // handle of the Group event
   };
-  struct P2p {
-    const char* func;
-    void* buff;
-    const char* datatype;
-    size_t count;
-    int peer;
-    uint8_t nChannels;
+  struct P2p : v4::Descriptor::P2p {
     void* parentGroup;  // handle of the Group event
   };
 
@@ -105,26 +90,10 @@ static_assert(offsetof(Descriptor, p2pApi.graphCaptured) == 56);
 static_assert(sizeof(Descriptor::KernelLaunch) == 8);
 static_assert(offsetof(Descriptor, kernelLaunch.stream) == 24);
 static_assert(sizeof(Descriptor::Coll) == 88);
-static_assert(offsetof(Descriptor, coll.seqNumber) == 24);
-static_assert(offsetof(Descriptor, coll.func) == 32);
-static_assert(offsetof(Descriptor, coll.sendBuff) == 40);
-static_assert(offsetof(Descriptor, coll.recvBuff) == 48);
-static_assert(offsetof(Descriptor, coll.count) == 56);
-static_assert(offsetof(Descriptor, coll.root) == 64);
-static_assert(offsetof(Descriptor, coll.datatype) == 72);
-static_assert(offsetof(Descriptor, coll.nChannels) == 80);
-static_assert(offsetof(Descriptor, coll.nWarps) == 81);
-static_assert(offsetof(Descriptor, coll.algo) == 88);
-static_assert(offsetof(Descriptor, coll.proto) == 96);
 static_assert(offsetof(Descriptor, coll.parentGroup) == 104);
 static_assert(sizeof(Descriptor::P2p) == 48);
-static_assert(offsetof(Descriptor, p2p.func) == 24);
-static_assert(offsetof(Descriptor, p2p.buff) == 32);
-static_assert(offsetof(Descriptor, p2p.datatype) == 40);
-static_assert(offsetof(Descriptor, p2p.count) == 48);
-static_assert(offsetof(Descriptor, p2p.peer) == 56);
-static_assert(offsetof(Descriptor, p2p.nChannels) == 60);
 static_assert(offsetof(Descriptor, p2p.parentGroup) == 64);
+#pragma GCC diagnostic pop
 
 using StateArgs = v4::StateArgs;
 

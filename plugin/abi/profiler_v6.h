@@ -15,6 +15,8 @@
 namespace nccl_pulse::abi::v6 {
 
 // NOLINTBEGIN(readability-identifier-naming): members keep NCCL's names.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"  // members of a base have offsets, too
 
 struct Descriptor {
   using GroupApi = v5::Descriptor::GroupApi;
@@ -94,12 +96,10 @@ static_assert(sizeof(Descriptor::CeCollBatch) == 24);
 static_assert(offsetof(Descriptor, ceCollBatch.numOps) == 24);
 static_assert(offsetof(Descriptor, ceCollBatch.totalBytes) == 32);
 static_assert(offsetof(Descriptor, ceCollBatch.useIntraSync) == 40);
+#pragma GCC diagnostic pop
 
 using StateArgs = v5::StateArgs;
-
-// comm_name may be NULL and is the user's own memory: copy it.
-using Init = int(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
-                 int nranks, int rank, DebugLogger logger);
+using Init = v5::Init;
 using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;
 
 // NOLINTEND(readability-identifier-naming)

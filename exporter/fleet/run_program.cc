@@ -8,16 +8,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <csignal>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "exporter/base/error_text.h"
+#include "exporter/base/patient_thread.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -77,51 +76,29 @@ struct Start {
     }
   }
 
-  std::vector<std::string> arguments;
-  Spawner spawn;
-  int input = -1, output = -1;
+  const std::vector<std::string> arguments;
+  const Spawner spawn;
+  int input, output;
 
-  std::mutex mutex;
-  std::condition_variable is_over;
-  bool is_done = false, is_abandoned = false;
+  // Set by the first of both: the thread once the program has started, the caller at the limit.
+  std::atomic<bool> is_settled{false};
   int failure = 0;
   pid_t child = 0;
 };
-
-void RunStart(const std::shared_ptr<Start>& start) {
-  pid_t child = 0;
-  const int failure = start->spawn(start->arguments, start->input, start->output, &child);
-  const std::lock_guard<std::mutex> lock(start->mutex);
-  start->is_done = true;
-  start->failure = failure;
-  start->child = child;
-  start->is_over.notify_one();
-  if (!start->is_abandoned || failure != 0) return;
-  int status = 0;
-  EndGroup(child, &status);  // too late
-}
 
 // Starts the program. Returns false if it has not started by `end`; if it starts later, it is ended
 // at once.
 bool StartProgram(const std::vector<std::string>& arguments, Spawner spawn, int input, int output,
                   steady_clock::time_point end, int* failure, pid_t* child) {
-  auto start = std::make_shared<Start>();
-  start->arguments = arguments;
-  start->spawn = spawn;
-  start->input = input;
-  start->output = output;
-  try {
-    std::thread(RunStart, start).detach();
-  } catch (const std::system_error& problem) {
-    *failure = problem.code().value();
-    return true;
-  }
-  std::unique_lock<std::mutex> lock(start->mutex);
-  if (!start->is_over.wait_until(lock, end, [&start] { return start->is_done; })) {
-    start->is_abandoned = true;
-    return false;
-  }
-  *failure = start->failure;
+  const std::shared_ptr<Start> start(new Start{arguments, spawn, input, output});
+  const auto left = std::chrono::duration_cast<milliseconds>(end - steady_clock::now());
+  const int late = RunWithin(left, [start] {
+    start->failure = start->spawn(start->arguments, start->input, start->output, &start->child);
+    int status = 0;
+    if (start->is_settled.exchange(true) && start->failure == 0) EndGroup(start->child, &status);
+  });
+  if (late == ETIMEDOUT && !start->is_settled.exchange(true)) return false;
+  *failure = late == EAGAIN ? EAGAIN : start->failure;
   *child = start->child;
   // Its output ends with the program, not with this thread.
   start->CloseEnds();

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/base/work_budget.h"
+#include "exporter/base/cpu_budget.h"
 
 namespace nccl_pulse {
 

@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "exporter/base/error_text.h"
+#include "exporter/base/files.h"
 #include "exporter/base/gzip.h"
-#include "exporter/base/new_file.h"
 
 namespace nccl_pulse {
 namespace {

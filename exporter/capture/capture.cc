@@ -19,7 +19,7 @@
 #include "exporter/base/json_text.h"
 #include "exporter/base/patient_thread.h"
 #include "exporter/base/plain_text.h"
-#include "exporter/base/seconds.h"
+#include "exporter/base/time.h"
 #include "exporter/capture/job_ras.h"
 #include "exporter/capture/local_process.h"
 #include "exporter/diagnosis/words/words.h"

@@ -10,8 +10,7 @@
 #include <system_error>
 
 #include "exporter/base/error_text.h"
-#include "exporter/base/new_file.h"
-#include "exporter/base/regular_file.h"
+#include "exporter/base/files.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/installation.h"
 #include "exporter/cli/plugin_file.h"

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <string>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/web/guard.h"
 
 namespace nccl_pulse {

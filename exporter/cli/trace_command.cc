@@ -15,7 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "exporter/base/error_text.h"
-#include "exporter/base/new_file.h"
+#include "exporter/base/files.h"
 #include "exporter/cli/closer_look.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/flags/fleet_flags.h"

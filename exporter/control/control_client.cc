@@ -15,8 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/error_text.h"
-#include "exporter/base/monotonic_clock.h"
-#include "exporter/base/read_file.h"
+#include "exporter/base/proc.h"
+#include "exporter/base/time.h"
 #include "exporter/control/control_socket.h"
 #include "exporter/node/server_link.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 
 namespace nccl_pulse {
 namespace {

@@ -32,7 +32,7 @@
 #include <functional>
 #include <string>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/control/live_values.h"
 #include "exporter/node/handover.h"
 #include "metrics/kinds.h"

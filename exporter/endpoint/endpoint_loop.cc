@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/base/version.h"
 #include "exporter/http/handler.h"
 #include "exporter/page/status_page.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/base/one_warning.h"
+#include "exporter/base/log.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/stragglers/pace_history.h"
 #include "exporter/endpoint/server_options.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/exposition/exposition.h"

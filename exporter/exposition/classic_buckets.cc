@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "exporter/base/seconds.h"
+#include "exporter/base/time.h"
 #include "metrics/histogram_geometry.h"
 
 namespace nccl_pulse {

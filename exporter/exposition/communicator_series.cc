@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "exporter/base/seconds.h"
+#include "exporter/base/time.h"
 #include "exporter/diagnosis/facts/rank_activity.h"
 #include "exporter/diagnosis/waits/usual_wait.h"
 #include "exporter/exposition/captured_kind.h"

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "exporter/base/seconds.h"
+#include "exporter/base/time.h"
 #include "exporter/diagnosis/facts/same_ids.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/classic_buckets.h"

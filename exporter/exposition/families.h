@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exporter/base/process_use.h"
+#include "exporter/base/proc.h"
 #include "exporter/diagnosis/diagnosis_result.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/exposition/exposition.h"

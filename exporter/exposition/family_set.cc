@@ -4,7 +4,7 @@
 #include <cassert>
 #include <utility>
 
-#include "exporter/base/seconds.h"
+#include "exporter/base/time.h"
 #include "exporter/exposition/classic_buckets.h"
 
 namespace nccl_pulse {

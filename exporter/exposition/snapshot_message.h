@@ -30,7 +30,7 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/base/work_budget.h"
+#include "exporter/base/cpu_budget.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
 
 namespace nccl_pulse {

@@ -5,7 +5,7 @@
 
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {

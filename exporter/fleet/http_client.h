@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "exporter/base/work_budget.h"
+#include "exporter/base/cpu_budget.h"
 #include "exporter/fleet/address.h"
 #include "exporter/web/tls_client.h"
 

@@ -5,7 +5,7 @@
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
 #include "exporter/base/plain_text.h"
-#include "exporter/base/seconds.h"
+#include "exporter/base/time.h"
 #include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/job_report.h"
 #include "nlohmann/json.hpp"

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/words/words.h"

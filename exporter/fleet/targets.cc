@@ -13,9 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/base/files.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
-#include "exporter/base/regular_file.h"
 #include "exporter/fleet/resolver.h"
 #include "nlohmann/json.hpp"
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "exporter/base/error_text.h"
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/http/page_cache.h"
 #include "metrics/shared_descriptor.h"
 

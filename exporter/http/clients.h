@@ -11,8 +11,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "exporter/base/log_level.h"
-#include "exporter/base/one_warning.h"
+#include "exporter/base/log.h"
 #include "exporter/http/connection.h"
 #include "exporter/http/guard.h"
 #include "exporter/http/limits.h"

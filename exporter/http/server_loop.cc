@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/http/limits.h"
 
 namespace nccl_pulse {

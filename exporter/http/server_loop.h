@@ -18,8 +18,7 @@
 #include <vector>
 
 #include "exporter/base/cpu_budget.h"
-#include "exporter/base/log_level.h"
-#include "exporter/base/one_warning.h"
+#include "exporter/base/log.h"
 #include "exporter/http/clients.h"
 #include "exporter/http/entrance.h"
 #include "exporter/http/guard.h"

@@ -15,7 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "exporter/base/read_file.h"
+#include "exporter/base/proc.h"
 #include "metrics/text_hash.h"
 
 namespace nccl_pulse {

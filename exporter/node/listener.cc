@@ -15,8 +15,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/files.h"
 #include "exporter/base/patient_thread.h"
-#include "exporter/base/regular_file.h"
 
 namespace nccl_pulse {
 namespace {

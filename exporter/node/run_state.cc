@@ -13,10 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "exporter/base/cgroup.h"
 #include "exporter/base/descriptor.h"
-#include "exporter/base/proc_stat.h"
-#include "exporter/base/read_file.h"
+#include "exporter/base/proc.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
 
 namespace nccl_pulse {

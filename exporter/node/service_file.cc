@@ -17,8 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "exporter/base/error_text.h"
-#include "exporter/base/read_file.h"
-#include "exporter/base/regular_file.h"
+#include "exporter/base/files.h"
+#include "exporter/base/proc.h"
 
 namespace nccl_pulse {
 namespace {

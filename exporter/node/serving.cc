@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/files.h"
 #include "exporter/base/patient_thread.h"
-#include "exporter/base/regular_file.h"
+#include "exporter/base/time.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/node_times.h"
 

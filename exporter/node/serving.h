@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/node/announcer.h"
 #include "exporter/node/listener.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/node_times.h"
 #include "exporter/node/peers/peer_options.h"

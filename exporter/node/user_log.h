@@ -13,7 +13,7 @@
 #include <map>
 #include <string>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 
 namespace nccl_pulse {
 

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/time.h"
 
 namespace nccl_pulse {
 

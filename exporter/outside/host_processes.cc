@@ -16,12 +16,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "exporter/base/cgroup.h"
 #include "exporter/base/descriptor.h"
 #include "exporter/base/patient_thread.h"
 #include "exporter/base/plain_text.h"
-#include "exporter/base/proc_stat.h"
-#include "exporter/base/read_file.h"
+#include "exporter/base/proc.h"
 
 namespace nccl_pulse::outside {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/words/words.h"
 #include "exporter/node/service_file.h"

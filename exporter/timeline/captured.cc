@@ -18,11 +18,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/error_text.h"
+#include "exporter/base/files.h"
 #include "exporter/base/gzip.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "exporter/base/plain_text.h"
-#include "exporter/base/regular_file.h"
 
 namespace nccl_pulse {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "exporter/base/patient_thread.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 
 namespace nccl_pulse {
 

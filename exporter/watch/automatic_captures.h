@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/capture/capture.h"
 #include "exporter/capture/capture_folder.h"
 #include "exporter/watch/findings.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
-#include "exporter/base/seconds.h"
+#include "exporter/base/time.h"
 #include "exporter/exposition/static_labels.h"
 #include "exporter/fleet/job_report.h"
 

@@ -24,7 +24,7 @@
 #include <memory>
 #include <string>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/watch/findings.h"
 
 namespace nccl_pulse {

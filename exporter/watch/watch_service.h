@@ -22,7 +22,7 @@
 #include <memory>
 #include <string>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/http/guard.h"
 #include "exporter/watch/watcher.h"
 

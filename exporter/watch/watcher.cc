@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/disjoint_sets.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/fleet/job_report.h"
 
 namespace nccl_pulse {

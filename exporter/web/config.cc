@@ -15,7 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "exporter/base/regular_file.h"
+#include "exporter/base/files.h"
 #include "exporter/web/bcrypt_hash.h"
 
 namespace nccl_pulse {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/http/guard.h"
 #include "exporter/web/password_checker.h"
 #include "exporter/web/tls.h"

@@ -20,7 +20,7 @@
 #include <utility>
 
 #include "exporter/base/cpu_budget.h"
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/web/bcrypt.h"
 
 namespace nccl_pulse {

@@ -18,7 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "exporter/base/regular_file.h"
+#include "exporter/base/files.h"
 #include "exporter/web/ssl_transport.h"
 
 namespace nccl_pulse {

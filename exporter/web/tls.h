@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/http/transport.h"
 #include "exporter/web/config.h"
 

@@ -11,7 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "exporter/base/read_file.h"
+#include "exporter/base/proc.h"
 
 namespace nccl_pulse {
 namespace {

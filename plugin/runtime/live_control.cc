@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/time.h"
 #include "metrics/header_writer.h"
 #include "plugin/runtime/identity.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "metrics/header_writer.h"
 #include "metrics/segment_reader.h"
 #include "metrics/shared_descriptor.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "plugin/runtime/background_thread.h"
 #include "plugin/runtime/round_pause.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/base/version.h"
 #include "exporter/node/handover.h"
 #include "metrics/header_writer.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/base/version.h"
 #include "exporter/endpoint/server.h"
 #include "metrics/header_writer.h"

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/control/control_client.h"
 #include "exporter/node/waiting.h"
 #include "tests/prelude/threads.h"

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "exporter/base/regular_file.h"
+#include "exporter/base/files.h"
 #include "exporter/node/announcer.h"
 #include "exporter/node/node.h"
 #include "metrics/shared_descriptor.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/peers/peer_table.h"
 #include "metrics/header_writer.h"

@@ -1,5 +1,3 @@
-#include "exporter/base/process_use.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,6 +6,7 @@
 #include <ctime>
 #include <vector>
 
+#include "exporter/base/proc.h"
 #include "gtest/gtest.h"
 
 namespace nccl_pulse {

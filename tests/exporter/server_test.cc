@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/http/page_cache.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

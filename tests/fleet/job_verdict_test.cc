@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/job_report.h"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <utility>
 
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/facts/outside_ranks.h"
 #include "exporter/diagnosis/health.h"

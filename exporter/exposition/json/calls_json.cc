@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
-#include "exporter/base/seconds.h"
+#include "exporter/base/time.h"
 #include "exporter/diagnosis/facts/rank_activity.h"
 #include "exporter/diagnosis/waits/hang.h"
 #include "metrics/size_class.h"

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
-#include "exporter/base/seconds.h"
+#include "exporter/base/time.h"
 #include "exporter/diagnosis/facts/rank_activity.h"
 #include "exporter/diagnosis/facts/same_ids.h"
 #include "exporter/diagnosis/health.h"

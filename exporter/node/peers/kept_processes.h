@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <deque>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/exposition/page_share.h"
 #include "exporter/node/peers/peer.h"
 #include "exporter/node/peers/peer_options.h"

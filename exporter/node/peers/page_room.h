@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/node/peers/kept_processes.h"
 #include "exporter/node/peers/peer_options.h"
 #include "exporter/node/peers/peer_slots.h"

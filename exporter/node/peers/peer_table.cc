@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/node/node_times.h"
 
 namespace nccl_pulse {

@@ -32,7 +32,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/diagnosis/facts/rejection.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/node/handover.h"

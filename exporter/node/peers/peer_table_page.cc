@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/base/realtime_clock.h"
+#include "exporter/base/time.h"
 #include "exporter/node/peers/peer_table.h"
 #include "exporter/node/run_state.h"
 

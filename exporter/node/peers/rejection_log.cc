@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/time.h"
 
 namespace nccl_pulse {
 

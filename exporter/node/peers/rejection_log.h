@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/base/log_level.h"
+#include "exporter/base/log.h"
 #include "exporter/diagnosis/facts/rejection.h"
 #include "exporter/node/peers/peer.h"
 #include "exporter/node/run_state.h"

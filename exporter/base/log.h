@@ -1,17 +1,23 @@
-// Logs a warning once. Never throws, so that the caller can go on.
-//
-// Not thread-safe.
-#ifndef EXPORTER_BASE_ONE_WARNING_H_
-#define EXPORTER_BASE_ONE_WARNING_H_
+// Defines the log function that the plugin or program passes to the exporter, which calls it on any
+// of its threads.
+#ifndef EXPORTER_BASE_LOG_H_
+#define EXPORTER_BASE_LOG_H_
 
+#include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/base/log_level.h"
 
 namespace nccl_pulse {
 
+enum class LogLevel { kInfo, kWarning };
+
+// Logs a line. May be empty (no log), and may throw.
+using LogFunction = std::function<void(LogLevel, const std::string&)>;
+
+// Logs a warning once. Never throws, so that the caller can go on. Not thread-safe.
 class OneWarning {
  public:
   explicit OneWarning(LogFunction log) : log_(std::move(log)) {}
@@ -33,4 +39,4 @@ class OneWarning {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_BASE_ONE_WARNING_H_
+#endif  // EXPORTER_BASE_LOG_H_

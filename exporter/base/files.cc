@@ -20,7 +20,7 @@ namespace {
 
 // Limit of threads that wait for a file system. Target files are read again every 10 s.
 constexpr int kMostStuck = 4;
-std::atomic<int> reading{0};  // relaxed: a limit that orders nothing else
+std::atomic<int> reading{0};
 
 struct Reading {
   std::string path;
@@ -85,26 +85,15 @@ bool ReadRegularFile(const std::string& path, std::size_t limit, std::string* te
   auto state = std::make_shared<Reading>();
   state->path = path;
   state->limit = limit;
-  if (reading.fetch_add(1, std::memory_order_relaxed) >= kMostStuck) {
-    reading.fetch_sub(1, std::memory_order_relaxed);
+  const int problem = RunWithin(kFilePatience, &reading, kMostStuck, [state] { Read(*state); });
+  if (problem == EBUSY) {
     *error = "other files do not answer; is a file system gone?";
-    return false;
-  }
-  const int late = RunWithin(kFilePatience, [state] {
-    Read(*state);
-    reading.fetch_sub(1, std::memory_order_relaxed);
-  });
-  if (late == ETIMEDOUT) {
+  } else if (problem == ETIMEDOUT) {
     *error = absl::StrCat("it did not answer within ", kFilePatience.count(),
                           " s; is its file system gone?");
-    return false;
+  } else {
+    *error = problem == 0 ? std::move(state->error) : ErrorText(problem);
   }
-  if (late != 0) {
-    reading.fetch_sub(1, std::memory_order_relaxed);
-    *error = ErrorText(late);
-    return false;
-  }
-  *error = std::move(state->error);
   if (error->empty()) *text = std::move(state->text);
   return error->empty();
 }

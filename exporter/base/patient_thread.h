@@ -5,6 +5,7 @@
 #ifndef EXPORTER_BASE_PATIENT_THREAD_H_
 #define EXPORTER_BASE_PATIENT_THREAD_H_
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -71,6 +72,24 @@ inline int RunWithin(std::chrono::milliseconds patience, std::function<void()> w
   const auto run = [work = std::move(work)](PatientThread& /*unused*/) { work(); };
   if (!PatientThread::Start(state, run).empty()) return EAGAIN;
   return state->Stop(patience) ? 0 : ETIMEDOUT;
+}
+
+// As above, for work that may hang forever. Returns EBUSY, without running it, while `most` earlier
+// ones run that share the counter `running`.
+inline int RunWithin(std::chrono::milliseconds patience, std::atomic<int>* running, int most,
+                     std::function<void()> work) {
+  // Relaxed: the counter orders nothing else.
+  const auto end = [running] { running->fetch_sub(1, std::memory_order_relaxed); };
+  if (running->fetch_add(1, std::memory_order_relaxed) >= most) {
+    end();
+    return EBUSY;
+  }
+  const int late = RunWithin(patience, [end, work = std::move(work)] {
+    work();
+    end();
+  });
+  if (late == EAGAIN) end();
+  return late;
 }
 
 }  // namespace nccl_pulse

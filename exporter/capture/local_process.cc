@@ -156,18 +156,10 @@ ProcessSnapshot IdentityOf(const ProcessSnapshot& process) {
 // Returns "" if `read` has ended within the patience.
 std::string Within(std::chrono::milliseconds patience, const std::function<void()>& read) {
   static std::atomic<int> running{0};
-  if (running.fetch_add(1) >= kMostLost) {
-    running.fetch_sub(1);
-    return "too many earlier reads of processes still hang";
-  }
-  const int late = RunWithin(patience, [read] {
-    read();
-    running.fetch_sub(1);
-  });
-  if (late == ETIMEDOUT) return "reading it takes too long";
-  if (late == 0) return "";
-  running.fetch_sub(1);
-  return absl::StrCat("no thread to read it with: ", ErrorText(late));
+  const int problem = RunWithin(patience, &running, kMostLost, read);
+  if (problem == EBUSY) return "too many earlier reads of processes still hang";
+  if (problem == ETIMEDOUT) return "reading it takes too long";
+  return problem == 0 ? "" : absl::StrCat("no thread to read it with: ", ErrorText(problem));
 }
 
 }  // namespace

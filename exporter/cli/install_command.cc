@@ -13,28 +13,23 @@
 #include "exporter/base/files.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/installation.h"
-#include "exporter/cli/plugin_file.h"
 
 namespace nccl_pulse {
 namespace install_command {
 
 namespace fs = std::filesystem;
 
-std::string library;  // NOLINT(cert-err58-cpp)
-
 constexpr char kHelp[] =
-    R"(usage: pulse install FOLDER [flags]
+    R"(usage: pulse install FOLDER
 
 Copies the plugin into FOLDER, which must exist, under both names that it is loaded by:
 libnccl-profiler-pulse.so and librccl-profiler-pulse.so. Use it in an init container that passes the plugin to a
 training container through a volume. An existing file is replaced in one step; running processes keep the old one.
 
-{flags}
-
 Examples:
   pulse install /shared
 
-Exit status: 0 done; 1 bad usage; 2 no such library, or FOLDER can't be written to.
+Exit status: 0 done; 1 bad usage; 2 the plugin is not installed beside this program, or FOLDER can't be written to.
 )";
 
 // Writes under another name first, so that no process loads half a file.
@@ -52,10 +47,7 @@ bool Replace(const std::string& library_bytes, const std::string& target, std::s
   return false;
 }
 
-FlagTable Flags() {
-  return {{"--library", &library, "PATH",
-           "the plugin library, for this kind of machine (default: the one of this installation)"}};
-}
+FlagTable Flags() { return {}; }
 
 int Run(const std::vector<std::string>& arguments) {
   if (arguments.size() != 1) {
@@ -65,11 +57,8 @@ int Run(const std::vector<std::string>& arguments) {
   if (!fs::is_directory(arguments[0], ignored)) {
     return Fail(kUnreachable, "there is no folder " + arguments[0] + "; create it");
   }
-  if (library.empty()) library = FindPluginLibrary();
+  const std::string library = FindPluginLibrary();
   if (library.empty()) return Fail(kUnreachable, kNoPluginLibrary);
-  if (const std::string why = WhyNoPlugin(library); !why.empty()) {
-    return Fail(kUnreachable, library + " " + why);
-  }
   std::string bytes, error;
   if (!ReadRegularFile(library, 1 << 30, &bytes, &error)) {
     return Fail(kUnreachable, library + ": " + error);

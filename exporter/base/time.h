@@ -1,9 +1,12 @@
-// Reads clocks, and converts nanoseconds to seconds with the precision that each use needs.
+// Reads clocks, waits, and converts nanoseconds to seconds with the precision that each use needs.
 //
-// Thread: any, no state. Cost: one clock read.
+// Thread: any, no state. Cost of a clock: one read.
 #ifndef EXPORTER_BASE_TIME_H_
 #define EXPORTER_BASE_TIME_H_
 
+#include <poll.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <ctime>
@@ -25,6 +28,18 @@ inline int64_t RealtimeNs() {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+// Blocks, on threads that have nothing else to do.
+inline void Pause(std::chrono::milliseconds time) {
+  poll(nullptr, 0, static_cast<int>(time.count()));
+}
+
+// Waits until `fd` is readable, or until `until`.
+inline void WaitFor(int fd, std::chrono::steady_clock::time_point until) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - MonotonicNow());
+  pollfd polled = {fd, POLLIN, 0};
+  poll(&polled, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
 }
 
 // Returns the nearest double. For metrics and durations.

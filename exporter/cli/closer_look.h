@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "exporter/fleet/address.h"
-#include "exporter/timeline/job_process.h"
+#include "exporter/timeline/recording.h"
 
 namespace nccl_pulse {
 

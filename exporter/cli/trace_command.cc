@@ -22,7 +22,7 @@
 #include "exporter/cli/service.h"
 #include "exporter/diagnosis/words/words.h"
 #include "exporter/timeline/call_poller.h"
-#include "exporter/timeline/captured.h"
+#include "exporter/timeline/observation.h"
 #include "exporter/timeline/timeline.h"
 
 namespace nccl_pulse {

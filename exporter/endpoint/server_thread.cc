@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/error_text.h"
 #include "exporter/base/time.h"
-#include "exporter/node/waiting.h"
 
 namespace nccl_pulse {
 namespace {

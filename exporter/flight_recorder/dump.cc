@@ -13,9 +13,7 @@
 #include "absl/strings/strip.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/flight_recorder/entries.h"
-#include "exporter/flight_recorder/json_reader.h"
 #include "exporter/flight_recorder/names.h"
-#include "exporter/flight_recorder/pickle_reader.h"
 #include "exporter/flight_recorder/values.h"
 
 namespace nccl_pulse::flight_recorder {

@@ -1,9 +1,8 @@
-#include "exporter/flight_recorder/json_reader.h"
-
 #include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/flight_recorder/values.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse::flight_recorder {

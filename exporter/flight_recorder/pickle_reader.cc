@@ -1,5 +1,3 @@
-#include "exporter/flight_recorder/pickle_reader.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "exporter/flight_recorder/values.h"
 
 namespace nccl_pulse::flight_recorder {
 namespace {

@@ -17,8 +17,6 @@ using std::chrono::milliseconds;
 // Pause after a failure that would repeat at once.
 constexpr milliseconds kPause{100};
 
-void Pause() { poll(nullptr, 0, static_cast<int>(kPause.count())); }
-
 // Returns the timeout for poll(2): milliseconds, or -1 for none.
 int TimeoutUntil(ServerLoop::Time end, ServerLoop::Time now) {
   if (end == ServerLoop::Time::max()) return -1;
@@ -70,7 +68,7 @@ bool ServerLoop::Wait(const Wake& wake) {
   entrance_.AppendPolled(&polled_, may_work);
   if (poll(polled_.data(), polled_.size(), TimeoutUntil(next, start)) < 0) {
     // RLIMIT_NOFILE was lowered below the open descriptors, or the kernel has no memory.
-    if (errno != EINTR) Pause();
+    if (errno != EINTR) Pause(kPause);
     return false;
   }
   if (polled_[indices_.wake].revents != 0) wake.Clear();
@@ -106,7 +104,7 @@ void ServerLoop::Spend(CpuBudget* budget, Time now) {
 void ServerLoop::StartOver(std::string_view what) noexcept {
   failure_.Give("HTTP endpoint closed all connections after an error: ", what);
   clients_.CloseAll();
-  Pause();
+  Pause(kPause);
 }
 
 void ServerLoop::Close() {

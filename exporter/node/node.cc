@@ -10,7 +10,6 @@
 #include "exporter/base/error_text.h"
 #include "exporter/base/time.h"
 #include "exporter/node/takeover.h"
-#include "exporter/node/waiting.h"
 
 namespace nccl_pulse {
 namespace {

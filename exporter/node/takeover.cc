@@ -12,7 +12,6 @@
 #include "exporter/node/node_times.h"
 #include "exporter/node/peers/peer_options.h"
 #include "exporter/node/server_link.h"
-#include "exporter/node/waiting.h"
 #include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {

@@ -23,8 +23,8 @@
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_look.h"
-#include "exporter/timeline/job_process.h"
 #include "exporter/timeline/observation.h"
+#include "exporter/timeline/recording.h"
 
 namespace nccl_pulse {
 

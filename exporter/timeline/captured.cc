@@ -1,5 +1,3 @@
-#include "exporter/timeline/captured.h"
-
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -23,6 +21,7 @@
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "exporter/base/plain_text.h"
+#include "exporter/timeline/observation.h"
 
 namespace nccl_pulse {
 namespace {

@@ -28,6 +28,14 @@ struct Observation {
   std::size_t looks = 0;           // answers with calls, of all endpoints and polls
 };
 
+// Reads the output of `pulse capture`, a folder or a .tar.gz. Returns false if it cannot be read, or
+// is no capture; `error` is then a readable sentence. Blocks.
+//
+// Captures are untrusted: names, sizes and content are checked, and at most 512 MiB are read. A
+// broken file is left out and listed in the notes. Memory: the files; of a .tar.gz meanwhile also
+// the whole archive.
+bool ReadCapture(const std::string& path, Observation* seen, std::string* error);
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_TIMELINE_OBSERVATION_H_

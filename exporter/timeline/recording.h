@@ -28,6 +28,14 @@ inline constexpr std::size_t kMostCalls = 500000;
 inline constexpr std::size_t kMostRanks = 500000;        // further ones are left out
 inline constexpr int64_t kMostUnseenNs = 1'000'000'000;  // see IsSeenAtEnd
 
+// A process of a watched job, as its endpoint describes it.
+struct JobProcess {
+  std::size_t endpoint = 0;  // index among the job's endpoints
+  std::string hostname;
+  int64_t pid = 0;             // as the process itself sees it
+  uint32_t pid_namespace = 0;  // inode of the namespace of `pid`; 0: the host's own, or not known
+};
+
 // A call, with the fields of docs/http-api.md. Times are the endpoint's, in ns since 1970.
 struct SeenCall {
   uint64_t number = 0;      // among the rank's calls on the communicator, from 1

@@ -1,5 +1,3 @@
-#include "exporter/watch/watch_metrics.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -13,6 +11,7 @@
 #include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/exposition/text_format.h"
 #include "exporter/watch/question.h"
+#include "exporter/watch/watch_page.h"
 
 namespace nccl_pulse {
 namespace {

@@ -22,7 +22,6 @@
 #include "exporter/http/server_loop.h"
 #include "exporter/node/listener.h"
 #include "exporter/watch/question.h"
-#include "exporter/watch/watch_metrics.h"
 #include "exporter/watch/watch_page.h"
 
 namespace nccl_pulse {

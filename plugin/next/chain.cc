@@ -48,7 +48,6 @@
 #include "plugin/adapter/adapter.h"
 #include "plugin/next/handle_pairs.h"
 #include "plugin/next/next_library.h"
-#include "plugin/runtime/init_arguments.h"
 #include "plugin/runtime/log.h"
 #include "plugin/runtime/other_events.h"
 

@@ -8,7 +8,7 @@
 
 #include "exporter/base/time.h"
 #include "plugin/runtime/background_thread.h"
-#include "plugin/runtime/round_pause.h"
+#include "plugin/runtime/unix_time.h"
 
 namespace nccl_pulse {
 namespace {

@@ -15,7 +15,8 @@
 #include "plugin/runtime/api_version.h"
 #include "plugin/runtime/identity.h"
 #include "plugin/runtime/nccl_environment.h"
-#include "plugin/runtime/realtime_offset.h"
+#include "plugin/runtime/runtime.h"
+#include "plugin/runtime/unix_time.h"
 #include "plugin/tracker/ticket.h"
 
 namespace nccl_pulse {

@@ -13,13 +13,14 @@
 #include "metrics/segment.h"
 #include "plugin/cuda/cuda_driver.h"
 #include "plugin/runtime/event_masks.h"
-#include "plugin/runtime/init_arguments.h"
 #include "plugin/runtime/log.h"
 #include "plugin/runtime/settings.h"
 #include "plugin/tracker/clock.h"
 #include "plugin/tracker/tracker.h"
 
 namespace nccl_pulse {
+
+struct InitArguments;  // runtime.h
 
 struct Process {
   // Returns null if there is no memory for a segment, which is logged.

@@ -31,11 +31,21 @@
 #define PLUGIN_RUNTIME_RUNTIME_H_
 
 #include <atomic>
+#include <cstdint>
 
-#include "plugin/runtime/init_arguments.h"
+#include "plugin/abi/common.h"
 #include "plugin/tracker/tracker.h"
 
 namespace nccl_pulse {
+
+// What NCCL passes to a profiler's init, in one form for all API versions. Valid during the call.
+struct InitArguments {
+  int api_version;
+  uint64_t comm_id;       // 0: not passed by this version
+  const char* comm_name;  // may be null
+  int nnodes, nranks, rank;
+  abi::DebugLogger logger;  // may be null
+};
 
 class Runtime {
  public:

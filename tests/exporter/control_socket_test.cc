@@ -15,7 +15,6 @@
 
 #include "exporter/base/time.h"
 #include "exporter/control/control_client.h"
-#include "exporter/node/waiting.h"
 #include "tests/prelude/threads.h"
 
 namespace nccl_pulse {

@@ -15,7 +15,7 @@
 #include "exporter/diagnosis/waits/hang.h"
 #include "exporter/exposition/json/communicators_json.h"
 #include "exporter/fleet/job_report.h"
-#include "exporter/watch/watch_metrics.h"
+#include "exporter/watch/watch_page.h"
 #include "exporter/watch/watcher.h"
 #include "nlohmann/json.hpp"
 #include "tests/exporter/diagnosis/hang_job.h"

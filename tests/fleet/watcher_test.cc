@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/watch/watch_metrics.h"
 #include "exporter/watch/watch_page.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

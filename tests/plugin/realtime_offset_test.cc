@@ -1,11 +1,11 @@
-#include "plugin/runtime/realtime_offset.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
+
+#include "plugin/runtime/unix_time.h"
 
 namespace nccl_pulse {
 namespace {

@@ -1,6 +1,6 @@
-#include "plugin/runtime/round_pause.h"
-
 #include <gtest/gtest.h>
+
+#include "plugin/runtime/unix_time.h"
 
 namespace nccl_pulse {
 namespace {

@@ -1,8 +1,10 @@
-// One process connected to this server, or a free slot.
+// Peer is one process connected to this server, or a free slot.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_NODE_PEERS_PEER_H_
 #define EXPORTER_NODE_PEERS_PEER_H_
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include "exporter/node/peers/peer_segment.h"
 #include "exporter/node/run_state.h"
 #include "metrics/shared_descriptor.h"
+#include "metrics/snapshot.h"
 
 namespace nccl_pulse {
 
@@ -36,7 +39,26 @@ struct Peer {
   // True if the job that this server runs in has closed the peer's descriptors.
   bool IsLost() const { return connection.is_lost() || segment.IsLost(); }
   // Frees the slot.
-  void Reset();
+  void Reset() {
+    segment.Close();
+    received.Close();
+    connection.Close();
+    state = State::kFree;
+    said_goodbye = claims_foreign = leaves_finalized = false;
+    page_bytes = finalized_bytes = 0;
+    credentials = Credentials();
+    process = ProcessId();
+  }
+};
+
+// One process on a page of metrics, with its user.
+struct PageEntry {
+  ProcessSnapshot process;
+  uid_t user;
+  uint64_t order;  // order of joining, from 1
+  bool is_itself;  // the kernel confirms the pid that the segment contains
+  bool is_ended;   // ended, and read by the diagnosis only
+  Peer* peer;      // its connection; null: the process ended
 };
 
 }  // namespace nccl_pulse

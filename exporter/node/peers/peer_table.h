@@ -38,7 +38,6 @@
 #include "exporter/node/handover.h"
 #include "exporter/node/peers/kept_processes.h"
 #include "exporter/node/peers/ownership.h"
-#include "exporter/node/peers/page_entry.h"
 #include "exporter/node/peers/page_room.h"
 #include "exporter/node/peers/peer.h"
 #include "exporter/node/peers/peer_options.h"

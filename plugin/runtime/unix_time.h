@@ -1,3 +1,11 @@
+// Relates the monotonic clock and the background thread's rounds to Unix time.
+#ifndef PLUGIN_RUNTIME_UNIX_TIME_H_
+#define PLUGIN_RUNTIME_UNIX_TIME_H_
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
 // RealtimeOffsetNs returns CLOCK_REALTIME minus CLOCK_MONOTONIC. The plugin measures with the
 // monotonic clock; people and Prometheus read real time.
 //
@@ -7,13 +15,7 @@
 // between these two reads is used.
 //
 // Thread: any. Cost: three clock reads, up to 24 on a busy machine.
-#ifndef PLUGIN_RUNTIME_REALTIME_OFFSET_H_
-#define PLUGIN_RUNTIME_REALTIME_OFFSET_H_
-
-#include <cstdint>
-
-namespace nccl_pulse {
-
+//
 // `monotonic_ns()` and `realtime_ns()` read the clocks.
 template <typename Monotonic, typename Realtime>
 int64_t RealtimeOffsetNs(Monotonic monotonic_ns, Realtime realtime_ns) {
@@ -33,6 +35,21 @@ int64_t RealtimeOffsetNs(Monotonic monotonic_ns, Realtime realtime_ns) {
   return offset_ns;
 }
 
+// RoundPauseNs schedules the background thread's rounds.
+//
+// Rounds begin at multiples of the pause in Unix time. So all ranks of a host poll at the same
+// time, and ranks of hosts with synchronized clocks nearly so. They then see the same replay of a
+// CUDA graph: a stamp (plugin/cuda/graph_stamps.h) keeps only the time of the last replay. Only
+// times of the same replay can be compared (exporter/diagnosis/stragglers/straggler.h).
+//
+// Returns the nanoseconds from `realtime_ns` to the next round: 1/4 to 5/4 of `pause_ms`, even
+// after a step of the clock.
+constexpr int64_t RoundPauseNs(int64_t realtime_ns, int pause_ms) {
+  const int64_t period_ns = pause_ms * int64_t{1000000};
+  const int64_t rest_ns = period_ns - realtime_ns % period_ns;
+  return rest_ns < period_ns / 4 ? rest_ns + period_ns : rest_ns;
+}
+
 }  // namespace nccl_pulse
 
-#endif  // PLUGIN_RUNTIME_REALTIME_OFFSET_H_
+#endif  // PLUGIN_RUNTIME_UNIX_TIME_H_

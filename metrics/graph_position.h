@@ -36,7 +36,8 @@ struct GraphPosition {
 
   uint64_t PackCaptures() const {
     return uint64_t{std::min(followed, kMost)} << 48 | uint64_t{std::min(captures, kMost)} << 32 |
-           uint64_t{graph == 0 ? 0 : (graph - 1) % kMost + 1} << 16 | uint64_t{stamps & 0xff} << 8 | (passed & 0xff);
+           uint64_t{graph == 0 ? 0 : (graph - 1) % kMost + 1} << 16 | uint64_t{stamps & 0xff} << 8 |
+           (passed & 0xff);
   }
   uint64_t PackCalls() const {
     return uint64_t{has_head} << 63 | uint64_t{std::min(calls, kMostCalls)} << 42 |

@@ -1,5 +1,3 @@
-#include "exporter/fleet/job_report.h"
-
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -15,6 +13,7 @@
 #include "exporter/diagnosis/facts/rank_activity.h"
 #include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/diagnosis/words/words.h"
+#include "exporter/fleet/job_report.h"
 
 namespace nccl_pulse {
 namespace {

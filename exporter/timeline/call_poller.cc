@@ -28,7 +28,6 @@ constexpr milliseconds kCommunicatorsEvery{2000};
 constexpr milliseconds kLongestSleep{50};        // limits the delay of a stop
 constexpr std::size_t kMostCommunicators = 256;  // per endpoint
 constexpr std::size_t kMostNotes = 1000;
-constexpr std::size_t kMostPageBytes = 512 << 20;  // of all endpoints' pages of communicators
 
 // Steady clock: unaffected by steps of the wall clock.
 int64_t ArrivalNs() {

@@ -31,8 +31,7 @@ using Json = nlohmann::json;
 using Files = std::map<std::string, std::string>;
 
 constexpr std::size_t kMostBytes = 512 << 20;
-constexpr std::size_t kMostPageBytes = 512 << 20;  // memory limit of the kept pages
-constexpr std::size_t kBlock = 512;                // of a tar file (POSIX.1-2001, ustar)
+constexpr std::size_t kBlock = 512;  // of a tar file (POSIX.1-2001, ustar)
 
 // True for files that the timeline uses; the rest of a capture is not read.
 bool IsWanted(std::string_view name) {

@@ -16,6 +16,9 @@
 
 namespace nccl_pulse {
 
+// Memory limit of the pages that are kept of all endpoints.
+inline constexpr std::size_t kMostPageBytes = std::size_t{512} << 20;
+
 struct Observation {
   JobRecording recording;
   // One entry per endpoint:

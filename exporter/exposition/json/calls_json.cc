@@ -119,8 +119,10 @@ std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
 }
 
 // Formats JSON without the library, because there are thousands of calls.
-std::string TextOrNull(const std::string& text) { return text.empty() ? "null" : QuotedJson(text); }
-std::string TimeOrNull(int64_t realtime_ns) {
+std::string QuotedOrNull(const std::string& text) {
+  return text.empty() ? "null" : QuotedJson(text);
+}
+std::string TimeText(int64_t realtime_ns) {
   return realtime_ns == 0 ? "null" : absl::StrFormat("%.6f", SecondsToMicrosecond(realtime_ns));
 }
 std::string NumberOrNull(int32_t rank) { return rank < 0 ? "null" : absl::StrCat(rank); }
@@ -157,8 +159,9 @@ void AppendCall(const JudgedCall& judged, uint64_t group, const Durations& durat
   } else {
     absl::StrAppend(out, "null");
   }
-  absl::StrAppend(out, ",\"op\":", QuotedJson(call.op), ",\"datatype\":", TextOrNull(call.datatype),
-                  ",\"bytes\":", call.bytes, ",\"group\":", group, ",\"stream\":");
+  absl::StrAppend(out, ",\"op\":", QuotedJson(call.op),
+                  ",\"datatype\":", QuotedOrNull(call.datatype), ",\"bytes\":", call.bytes,
+                  ",\"group\":", group, ",\"stream\":");
   if (call.stream_tag == 0) {
     absl::StrAppend(out, "null");
   } else {
@@ -166,7 +169,7 @@ void AppendCall(const JudgedCall& judged, uint64_t group, const Durations& durat
   }
   absl::StrAppend(out, ",\"root\":", NumberOrNull(call.root), ",\"peer\":", NumberOrNull(call.peer),
                   ",\"captured\":", call.captured ? "true" : "false",
-                  ",\"launched\":", TimeOrNull(call.launch_realtime_ns), ",\"state\":\"",
+                  ",\"launched\":", TimeText(call.launch_realtime_ns), ",\"state\":\"",
                   CallStateName(judged.state), "\",\"state_word\":\"", CallStateWord(judged),
                   "\",\"begun\":",
                   judged.begun == OldestLaunch::kUnknown
@@ -192,12 +195,13 @@ const char* WhyMissing(const ProcessSnapshot& process, const CommunicatorSnapsho
 
 void AppendRank(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                 int64_t now_realtime_ns, std::string* out) {
-  absl::StrAppend(
-      out, "{\"rank\":", communicator.rank, ",\"pid\":", process.pid,
-      ",\"pid_namespace\":", process.pid_namespace, ",\"hostname\":", TextOrNull(process.hostname),
-      ",\"global_rank\":", TextOrNull(process.global_rank),
-      ",\"gpu\":", TextOrNull(communicator.gpu), ",\"kept\":", communicator.last_calls_kept,
-      ",\"missing\":", WhyMissing(process, communicator), ",\"calls\":");
+  absl::StrAppend(out, "{\"rank\":", communicator.rank, ",\"pid\":", process.pid,
+                  ",\"pid_namespace\":", process.pid_namespace,
+                  ",\"hostname\":", QuotedOrNull(process.hostname),
+                  ",\"global_rank\":", QuotedOrNull(process.global_rank),
+                  ",\"gpu\":", QuotedOrNull(communicator.gpu),
+                  ",\"kept\":", communicator.last_calls_kept,
+                  ",\"missing\":", WhyMissing(process, communicator), ",\"calls\":");
   if (communicator.last_calls == nullptr) {
     absl::StrAppend(out, "null}");
     return;
@@ -241,8 +245,8 @@ std::string CallsJson(const SnapshotSet& snapshots, uint64_t comm_id, int64_t no
   const Hang* hang = found != diagnosis.end() && found->hang ? &*found->hang : nullptr;
   const CommunicatorSnapshot& first = *ranks.front().communicator;
   std::string out = absl::StrCat(
-      "{\"time\":", TimeOrNull(now_realtime_ns), ",\"comm\":\"", CommunicatorText(comm_id),
-      "\",\"name\":", TextOrNull(first.name), ",\"nranks\":", first.nranks,
+      "{\"time\":", TimeText(now_realtime_ns), ",\"comm\":\"", CommunicatorText(comm_id),
+      "\",\"name\":", QuotedOrNull(first.name), ",\"nranks\":", first.nranks,
       ",\"verdict\":", hang == nullptr ? "null" : QuotedJson(HangVerdictName(hang->verdict)),
       ",\"suspects\":", hang == nullptr ? "[]" : List(hang->suspects), ",\"ranks\":[");
   bool is_first = true;

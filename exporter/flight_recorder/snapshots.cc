@@ -10,9 +10,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/text_hash.h"
 #include "exporter/flight_recorder/group_calls.h"
 #include "metrics/size_class.h"
-#include "metrics/text_hash.h"
 
 namespace nccl_pulse::flight_recorder {
 namespace {

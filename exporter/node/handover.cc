@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/proc.h"
-#include "metrics/text_hash.h"
+#include "exporter/base/text_hash.h"
 
 namespace nccl_pulse {
 namespace {

@@ -7,8 +7,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/disjoint_sets.h"
+#include "exporter/base/text_hash.h"
 #include "exporter/diagnosis/facts/rank_view.h"
-#include "metrics/text_hash.h"
 
 namespace nccl_pulse::outside {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/strip.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
-#include "metrics/text_hash.h"
+#include "exporter/base/text_hash.h"
 
 namespace nccl_pulse::outside {
 namespace {

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "metrics/text_hash.h"
+#include "exporter/base/text_hash.h"
 
 namespace nccl_pulse {
 

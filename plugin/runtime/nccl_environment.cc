@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/nccl_variables.h"
-#include "metrics/text_hash.h"
+#include "exporter/base/text_hash.h"
 
 namespace nccl_pulse {
 namespace {

@@ -2,8 +2,8 @@
 // programs derive too, and for ids in files. Not for tables filled with untrusted keys.
 //
 // Thread: any, no state. Cost: a multiplication for each byte.
-#ifndef METRICS_TEXT_HASH_H_
-#define METRICS_TEXT_HASH_H_
+#ifndef EXPORTER_BASE_TEXT_HASH_H_
+#define EXPORTER_BASE_TEXT_HASH_H_
 
 #include <cstdint>
 #include <string_view>
@@ -21,4 +21,4 @@ static_assert(TextHash("a") == 0xaf63dc4c8601ec8cULL);
 
 }  // namespace nccl_pulse
 
-#endif  // METRICS_TEXT_HASH_H_
+#endif  // EXPORTER_BASE_TEXT_HASH_H_

@@ -5,17 +5,16 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <iterator>
-#include <map>
 #include <optional>
 #include <set>
-#include <type_traits>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "bench/collective_overhead/plan.h"
+#include "exporter/cli/flags/flags.h"
 
 namespace nccl_pulse::overhead {
 
@@ -83,20 +82,22 @@ Error ParseList(const std::string& text, Parse parse, std::vector<T>* list) {
   return {};
 }
 
-template <typename T>
-Error ParseNumber(const std::string& text, T smallest, T largest, T* number) {
-  bool parsed = false;
-  T value{};
-  if constexpr (std::is_floating_point_v<T>) {
-    parsed = absl::SimpleAtod(text, &value);
-  } else {
-    parsed = absl::SimpleAtoi(text, &value);
-  }
-  if (!parsed || !(value >= smallest && value <= largest)) {
+Error ParseNumber(const std::string& text, double smallest, double largest, double* number) {
+  double value = 0;
+  if (!absl::SimpleAtod(text, &value) || !(value >= smallest && value <= largest)) {
     return absl::StrCat("'", text, "' is not a number from ", smallest, " to ", largest);
   }
   *number = value;
   return {};
+}
+
+std::optional<int> ParseDevice(const std::string& text) {
+  int device = 0;
+  return absl::SimpleAtoi(text, &device) && device >= 0 ? std::optional(device) : std::nullopt;
+}
+
+std::optional<bool> ParseCompute(const std::string& text) {
+  return text == "with" || text == "without" ? std::optional(text == "with") : std::nullopt;
 }
 
 Error ParseConfiguration(const std::string& text, std::vector<Configuration>* configurations) {
@@ -162,85 +163,59 @@ Error AddTwin(std::vector<Configuration>* configurations) {
 }  // namespace
 
 std::string ParseOptions(const std::vector<std::string>& arguments, Options* options) {
-  options->sizes = *ParseSizes("64:256M:8");
-  options->configurations = {{"none", "none", {}}};
+  std::vector<std::string> configurations, others;
+  std::string devices, operations = "all_reduce", sizes = "64:256M:8";
+  std::string modes = "back-to-back,sync,graph", compute = "without,with", launches = "processes";
+  std::string seconds, sample_ms = "20", settle_seconds = "0", hang_seconds = "60";
   int gpus = 0;
-  const auto into = [](std::string* target) {
-    return [target](const std::string& text) -> Error {
-      *target = text;
-      return {};
-    };
-  };
-  const auto number = [](auto* target, auto smallest, auto largest) {
-    return [=](const std::string& text) {
-      return ParseNumber<std::decay_t<decltype(*target)>>(text, smallest, largest, target);
-    };
-  };
-  const std::map<std::string, std::function<Error(const std::string&)>> parsers = {
-      {"config",
-       [&](const std::string& text) { return ParseConfiguration(text, &options->configurations); }},
-      {"gpus", number(&gpus, 1, 1024)},
-      {"devices",
-       [&](const std::string& text) {
-         return ParseList(
-             text,
-             [](const std::string& part) -> std::optional<int> {
-               int device = 0;
-               if (!absl::SimpleAtoi(part, &device) || device < 0) return std::nullopt;
-               return device;
-             },
-             &options->devices);
-       }},
-      {"ops",
-       [&](const std::string& text) {
-         if (text != "all") return ParseList(text, ParseOperation, &options->operations);
-         options->operations.assign(std::begin(kOperations), std::end(kOperations));
-         return Error();
-       }},
-      {"sizes", [&](const std::string& text) { return ParseSizeList(text, &options->sizes); }},
-      {"modes",
-       [&](const std::string& text) { return ParseList(text, ParseMode, &options->modes); }},
-      {"compute",
-       [&](const std::string& text) {
-         return ParseList(
-             text,
-             [](const std::string& part) -> std::optional<bool> {
-               if (part != "with" && part != "without") return std::nullopt;
-               return part == "with";
-             },
-             &options->compute);
-       }},
-      {"launch",
-       [&](const std::string& text) { return ParseList(text, ParseLaunch, &options->launches); }},
-      {"seconds", number(&options->seconds, 1.0, 1e6)},
-      {"pairs", number(&options->pairs, 1, 1000000)},
-      {"rounds", number(&options->rounds, 1, 1000000)},
-      {"settle-seconds", number(&options->settle_seconds, 0, 1e4)},
-      {"sample-ms", number(&options->sample_ms, 0.1, 1e4)},
-      {"graph-ops", number(&options->graph_operations, 1, 10000)},
-      {"layers", number(&options->layers, 1, 10000)},
-      {"nccl", into(&options->nccl)},
-      {"hang-seconds", number(&options->hang_seconds, 0.1, 1e5)},
-      {"samples", into(&options->samples)},
-  };
-
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument == "--help" || argument == "-h") {
-      options->help = true;
-      return {};
-    }
-    if (argument.rfind("--", 0) != 0) return absl::StrCat("'", argument, "' is not an option");
-    const std::size_t equals = argument.find('=');
-    const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
-    const auto parser = parsers.find(name);
-    if (parser == parsers.end()) return absl::StrCat("--", name, " is unknown");
-    if (equals == std::string::npos && i + 1 == arguments.size()) {
-      return absl::StrCat("--", name, " needs a value");
-    }
-    const std::string value =
-        equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1);
-    const Error error = parser->second(value);
+  const Error wrong = ReadFlags("collective_overhead",
+                                {{"--help", &options->help},
+                                 {"--config", &configurations},
+                                 {"--gpus", &gpus, "N", "", "1 to 1024"},
+                                 {"--devices", &devices},
+                                 {"--ops", &operations},
+                                 {"--sizes", &sizes},
+                                 {"--modes", &modes},
+                                 {"--compute", &compute},
+                                 {"--launch", &launches},
+                                 {"--seconds", &seconds},
+                                 {"--pairs", &options->pairs, "N", "", "1 to 1000000"},
+                                 {"--rounds", &options->rounds, "R", "", "1 to 1000000"},
+                                 {"--settle-seconds", &settle_seconds},
+                                 {"--sample-ms", &sample_ms},
+                                 {"--graph-ops", &options->graph_operations, "N", "", "1 to 10000"},
+                                 {"--layers", &options->layers, "N", "", "1 to 10000"},
+                                 {"--nccl", &options->nccl},
+                                 {"--hang-seconds", &hang_seconds},
+                                 {"--samples", &options->samples}},
+                                {arguments.begin(), arguments.end()}, &others);
+  if (!wrong.empty() || options->help) return wrong;
+  if (!others.empty()) return absl::StrCat("'", others.front(), "' is not an option");
+  if (operations == "all") {
+    operations = absl::StrJoin(kOperations, ",", [](std::string* list, Operation operation) {
+      absl::StrAppend(list, Name(operation));
+    });
+  }
+  options->configurations = {{"none", "none", {}}};
+  std::vector<std::pair<const char*, Error>> parsed = {
+      {"ops", ParseList(operations, ParseOperation, &options->operations)},
+      {"sizes", ParseSizeList(sizes, &options->sizes)},
+      {"modes", ParseList(modes, ParseMode, &options->modes)},
+      {"compute", ParseList(compute, ParseCompute, &options->compute)},
+      {"launch", ParseList(launches, ParseLaunch, &options->launches)},
+      {"settle-seconds", ParseNumber(settle_seconds, 0, 1e4, &options->settle_seconds)},
+      {"sample-ms", ParseNumber(sample_ms, 0.1, 1e4, &options->sample_ms)},
+      {"hang-seconds", ParseNumber(hang_seconds, 0.1, 1e5, &options->hang_seconds)}};
+  for (const std::string& each : configurations) {
+    parsed.emplace_back("config", ParseConfiguration(each, &options->configurations));
+  }
+  if (!devices.empty()) {
+    parsed.emplace_back("devices", ParseList(devices, ParseDevice, &options->devices));
+  }
+  if (!seconds.empty()) {
+    parsed.emplace_back("seconds", ParseNumber(seconds, 1, 1e6, &options->seconds));
+  }
+  for (const auto& [name, error] : parsed) {
     if (!error.empty()) return absl::StrCat("--", name, ": ", error);
   }
 

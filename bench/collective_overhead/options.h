@@ -28,11 +28,11 @@ inline bool IsWithoutPlugin(const Configuration& configuration) {
 
 struct Options {
   std::vector<int> devices;  // of rank 0, 1, ...; empty: all devices
-  std::vector<Operation> operations = {Operation::kAllReduce};
+  std::vector<Operation> operations;
   std::vector<uint64_t> sizes;  // Point::bytes
-  std::vector<Mode> modes = {Mode::kBackToBack, Mode::kSync, Mode::kGraph};
-  std::vector<bool> compute = {false, true};  // without, and with the compute kernel
-  std::vector<Launch> launches = {Launch::kProcesses};
+  std::vector<Mode> modes;
+  std::vector<bool> compute;  // without, and with the compute kernel
+  std::vector<Launch> launches;
   std::vector<Configuration> configurations;  // the first and at least one more have no plugin
 
   int pairs = 0;       // blocks (samples.h) per point; 0: as many as fit

@@ -23,16 +23,15 @@ import tempfile
 import time
 
 import endpoint
+import torch_job
 from compare_tools import ras
 
 CULPRIT = 1
 
 JOB = r"""
-import datetime, os, sys, time, torch, torch.distributed as dist
-rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-mode, act, gpu, exchange = sys.argv[1], sys.argv[2] if rank == 1 else "-", int(sys.argv[3]), sys.argv[4]
-device = torch.device("cuda", gpu % torch.cuda.device_count())
-torch.cuda.set_device(device)
+import os, sys, time, torch, torch_job
+mode, act = sys.argv[1], sys.argv[2] if os.environ["RANK"] == "1" else "-"
+device = torch_job.own_device()
 data, weights = torch.ones(1 << 20, device=device), torch.randn(2048, 2048, device=device)
 
 
@@ -45,8 +44,7 @@ if mode == "first":
     if act == "never":
         wait()
     print("ready", flush=True)
-dist.init_process_group("nccl", store=dist.FileStore(exchange, ranks), rank=rank, world_size=ranks, device_id=device,
-                        timeout=datetime.timedelta(seconds=600))
+rank, ranks, dist = torch_job.join()
 
 
 def compute():
@@ -181,32 +179,11 @@ def explain(jobs):
                   threads_of(process.pid) if process.poll() is None else "", flush=True)
 
 
-class Job:
-    def __init__(self, options, mode, act, gpus, library=None):
-        self.folder = tempfile.mkdtemp()
-        script = os.path.join(self.folder, "job.py")
-        with open(script, "w", encoding="utf-8") as file:
-            file.write(JOB)
-        environment = dict(os.environ, WORLD_SIZE=str(len(gpus)), TORCH_NCCL_ASYNC_ERROR_HANDLING="0",
-                           TORCH_NCCL_ENABLE_MONITORING="0", OMP_NUM_THREADS="1")
-        environment.pop("NCCL_PROFILER_PLUGIN", None)
-        self.ranks = {}
-        for rank, gpu in enumerate(gpus):
-            if act == "absent" and rank == CULPRIT:
-                continue
-            plugin = {"NCCL_PROFILER_PLUGIN": library} if library and rank == 0 else {}
-            with open(self.log(rank), "wb") as log:
-                self.ranks[rank] = subprocess.Popen(
-                    [sys.executable, script, mode, act, str(gpu),
-                     os.path.join(self.folder, "store")],
-                    env=dict(environment, RANK=str(rank), **plugin), stdout=log, stderr=subprocess.STDOUT)
-
-    def log(self, rank):
-        return os.path.join(self.folder, "log%d" % rank)
-
-    def text(self, rank):
-        with open(self.log(rank), encoding="utf-8", errors="replace") as file:
-            return file.read()
+class Job(torch_job.Job):
+    def __init__(self, mode, act, gpus, library=None):
+        super().__init__(["-c", JOB, mode, act],
+                         {rank: gpu for rank, gpu in enumerate(gpus) if (act, rank) != ("absent", CULPRIT)}, len(gpus),
+                         lambda rank: {"NCCL_PROFILER_PLUGIN": None if rank else library}, has_logs=True)
 
     def is_ready(self):
         """False if a rank has ended, or isn't ready in time."""
@@ -216,16 +193,6 @@ class Job:
                 return False
             time.sleep(0.1)
         return True
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for process in self.ranks.values():
-            process.kill()
-        for process in self.ranks.values():
-            process.wait()
-        shutil.rmtree(self.folder)
 
 
 def verdicts_of(text):
@@ -353,8 +320,8 @@ def run(case, options):
     half = options.gpus // 2 if case == "two jobs" and options.gpus >= 4 else 0
     wait_until_free()
     with Agent(options) if case == "agent" else contextlib.nullcontext() as agent, \
-            Job(options, mode, act, every[half:], library) as job, \
-            Job(options, mode, "-", every[:half or options.gpus] if case == "two jobs" else []) as other:
+            Job(mode, act, every[half:], library) as job, \
+            Job(mode, "-", every[:half or options.gpus] if case == "two jobs" else []) as other:
         jobs = [job, other]
         print(case, time.strftime("%T"), "pids", [process.pid for each in jobs for process in each.ranks.values()],
               flush=True)

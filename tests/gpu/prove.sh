@@ -9,7 +9,7 @@
 #   BINARIES/nccl_program                   //tests/gpu:nccl_program
 #   BINARIES/libnccl-profiler-pulse.so      //plugin:libnccl-profiler-pulse.so
 #   tests/gpu/{prove.sh,machine.sh,prove*.py,check*.py,nccl_versions.py,ddp.py,endpoint.py,
-#   work_counters.py,graph_accuracy.py}, all in one folder
+#   work_counters.py,torch_job.py,graph_accuracy.py}, all in one folder
 #
 # OUT, else $OUT, else a new folder under /tmp, gets report.txt (everything that was printed, and the
 # table) and logs.tar.gz (NCCL's logs and pages). GPUS: how many to use, one rank each; else all.

@@ -16,15 +16,13 @@ communicator, each other one on a new one.
 """
 
 import argparse
-import datetime
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 
 import endpoint
+import torch_job
 
 PORT = 9482
 ROUND = 6400  # replays between two looks at whether to end
@@ -35,15 +33,11 @@ ROUND = 6400  # replays between two looks at whether to end
 
 def run_rank(options):
     import torch
-    import torch.distributed as dist
 
-    rank, world = options.rank, options.gpus
-    device = torch.device("cuda", rank % torch.cuda.device_count())
-    torch.cuda.set_device(device)
+    device = torch_job.own_device()
+    rank, world, dist = torch_job.join()
     # Not over NCCL: op none has no eager call at all.
-    store = dist.FileStore(options.exchange + ".flags", world)
-    dist.init_process_group("nccl", rank=rank, world_size=world, init_method="file://" + options.exchange,
-                            timeout=datetime.timedelta(seconds=600), device_id=device)
+    store = dist.FileStore(os.environ["PULSE_STORE"] + ".flags", world)
     weights = torch.randn(4096, 4096, device=device, dtype=torch.bfloat16)
     x = torch.randn(64, 4096, device=device, dtype=torch.bfloat16)
     y = torch.zeros_like(x)
@@ -111,36 +105,20 @@ def run_rank(options):
 # ---- the job ------------------------------------------------------------------------------------
 
 
-class Job:
+class Job(torch_job.Job):
     def __init__(self, options, case, mixes):
-        self.folder = tempfile.TemporaryDirectory()
-        environment = dict(os.environ, NCCL_PROFILER_PLUGIN=os.path.abspath(options.library),
-                           NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT, OMP_NUM_THREADS="1",
-                           TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0")
-        self.ranks = [subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), "--rank=%d" % rank, "--cases=" + case,
-             "--mixes=" + json.dumps(mixes), "--exchange=" + os.path.join(self.folder.name, "store"),
-             "--gpus=%d" % options.gpus, "--seconds=%g" % options.seconds],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for rank in range(options.gpus)]
+        super().__init__([os.path.abspath(__file__), *sys.argv[1:], "--cases=" + case, "--mixes=" + json.dumps(mixes)],
+                         dict(enumerate(range(options.gpus))),
+                         variables=lambda rank: torch_job.measured(options.library, PORT))
 
     def lines(self):
         """The next line of each rank. Raises ValueError when one has ended."""
-        return [json.loads(rank.stdout.readline()) for rank in self.ranks]
+        return [json.loads(rank.stdout.readline()) for rank in self.ranks.values()]
 
     def go_on(self):
-        for rank in self.ranks:
+        for rank in self.ranks.values():
             rank.stdin.write("\n")
             rank.stdin.flush()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for rank in self.ranks:
-            rank.kill()
-        for rank in self.ranks:
-            rank.wait()
-        self.folder.cleanup()
 
 
 class Watch:
@@ -254,11 +232,9 @@ def main():
     parser.add_argument("--every", default="1,32,640,6400", help="numbers of replays, with commas between")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--quiet", type=float, default=120)
-    parser.add_argument("--exchange", help=argparse.SUPPRESS)
     parser.add_argument("--mixes", type=json.loads, help=argparse.SUPPRESS)
-    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.rank is not None:
+    if torch_job.is_rank():
         options.case = options.cases
         return run_rank(options)
     mixes = [(op, int(every)) for op in options.ops.split(",")

@@ -34,12 +34,11 @@ import faulthandler
 import json
 import os
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 
 import endpoint
+import torch_job
 
 PORT = 9481
 LIVES = ("lives", "reset", "left")
@@ -55,17 +54,11 @@ SIZES = (64 << 10, 1 << 20, 16 << 20)
 
 
 class Rank:
-    def __init__(self, rank, exchange, case, ranks):
-        import datetime
-
+    def __init__(self, case):
         import torch
-        import torch.distributed as dist
 
-        self.torch, self.dist, self.rank, self.ranks = torch, dist, rank, ranks
-        gpu = rank % torch.cuda.device_count()
-        torch.cuda.set_device(gpu)
-        dist.init_process_group("nccl", rank=rank, world_size=ranks, init_method="file://" + exchange,
-                                timeout=datetime.timedelta(seconds=600), device_id=torch.device("cuda", gpu))
+        self.torch = torch
+        self.rank, self.ranks, self.dist = torch_job.join()
         self.replayed = 0
         # Not torch.cuda.nccl.version(), which says with what PyTorch was built.
         version = ctypes.c_int()
@@ -75,7 +68,7 @@ class Rank:
         self.values = {size: torch.zeros(size // 4, device="cuda") for size in SIZES}
         # Communicators with the same ranks, of graphs, sharded parameters and stages.
         self.layers, self.shards, self.stages = [
-            dist.new_group() if case == "groups" else dist.group.WORLD for _ in range(3)]
+            self.dist.new_group() if case == "groups" else self.dist.group.WORLD for _ in range(3)]
 
     def calibrate(self):
         """Eager calls with pauses between them."""
@@ -184,8 +177,9 @@ def own_rank(comms, rank):
 
 
 def run_rank(options):
-    rank, case = options.rank, options.case
-    job = Rank(rank, options.exchange, case, options.gpus)
+    case = options.case
+    job = Rank(case)
+    rank = job.rank
     job.calibrate()
     if case in ("blocking", "burst"):
         small = job.values[SIZES[0]]
@@ -339,7 +333,7 @@ def run_lives(options):
                 resident = [line.split()[1] for line in file if line.startswith("VmRSS")][0]
             print(json.dumps({"lives": lives, "free_mib": free, "rss_kib": int(resident), "errors": nccl.errors[:3]}),
                   flush=True)
-        if lives % 10 == 0 and options.port:
+        if lives % 10 == 0 and "NCCL_PROFILER_PLUGIN" in os.environ:
             states = states_now()
     print(json.dumps({"case": options.case, "shared": options.share, "lives": lives, "hung": hung, "forks": forks,
                       "errors": nccl.errors[:5], "states": states}), flush=True)
@@ -376,7 +370,7 @@ def run_reset(options):
             for stream in streams:
                 check("cudaStreamSynchronize", stream)
             time.sleep(0.1)
-        if options.port:
+        if "NCCL_PROFILER_PLUGIN" in os.environ:
             states = states_now()
             proven += states.get("proven") == 2
         for comm in both if options.case == "reset" else ():
@@ -395,18 +389,11 @@ def run_reset(options):
 # ---- the job ------------------------------------------------------------------------------------
 
 
-def start(options, case, rank, exchange, **settings):
-    environment = dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT, OMP_NUM_THREADS="1",
-                       TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0")
-    if options.library:
-        environment["NCCL_PROFILER_PLUGIN"] = os.path.abspath(options.library)
-    for name, value in settings.items():
-        environment.pop(name, None) if value is None else environment.update({name: value})
-    return subprocess.Popen([sys.executable, os.path.abspath(__file__), "--rank=%d" % rank, "--case=" + case,
-                             "--exchange=" + exchange, "--seconds=%g" % options.seconds, "--nccl=" + options.nccl, "--cudart=" + options.cudart,
-                             "--gpus=%d" % options.gpus]
-                            + (["--share"] if options.share else []) + (["--port"] if "NCCL_PROFILER_PLUGIN" in environment else []),
-                            env=environment, stdout=subprocess.PIPE, text=True)
+def start(options, case, ranks):
+    measured = torch_job.measured(options.library, PORT) if options.library else {}
+    blocks = {"CUDA_LAUNCH_BLOCKING": "1"} if case == "blocking" else {}
+    return torch_job.Job([os.path.abspath(__file__), *sys.argv[1:], "--case=" + case], dict(enumerate(range(ranks))),
+                         variables=lambda rank: {**measured, **blocks})
 
 
 def hang_now(ranks):
@@ -468,19 +455,20 @@ def watch(options, case, ranks):
 
 
 def run_job(options, case):
-    with tempfile.TemporaryDirectory() as folder:
-        blocks = {"CUDA_LAUNCH_BLOCKING": "1"} if case == "blocking" else {}
-        ranks = [start(options, case, rank, os.path.join(folder, "store"), **blocks) for rank in range(options.gpus)]
-        try:
-            if case in STANDING:
-                return watch(options, case, ranks)
-            for rank in ranks:
-                print(rank.communicate(timeout=120)[0], end="", flush=True)
-            return not any(rank.returncode for rank in ranks)
-        finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
+    with start(options, case, options.gpus) as job:
+        if case in STANDING:
+            return watch(options, case, list(job.ranks.values()))
+        for rank in job.ranks.values():
+            print(rank.communicate(timeout=120)[0], end="", flush=True)
+        return not any(rank.returncode for rank in job.ranks.values())
+
+
+def run_life(options, case):
+    with start(options, case, 1) as job:
+        process = job.ranks[0]
+        print(process.communicate()[0], end="", flush=True)
+        print(json.dumps({"case": case, "exit": process.returncode}), flush=True)
+        return process.returncode == 0
 
 
 def main():
@@ -493,23 +481,11 @@ def main():
     parser.add_argument("--nccl", default="", help="of the cases of lives: the library")
     parser.add_argument("--cudart", default="libcudart.so", help="of the case reset: the library")
     parser.add_argument("--share", action="store_true", help="of the cases of lives: children share their parent's resources")
-    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--case", help=argparse.SUPPRESS)
-    parser.add_argument("--exchange", help=argparse.SUPPRESS)
-    parser.add_argument("--port", action="store_true", help=argparse.SUPPRESS)
     options, _ = parser.parse_known_args()  # prove.sh has more
-    if options.rank is not None:
+    if torch_job.is_rank():
         return {"lives": run_lives, "reset": run_reset, "left": run_reset}.get(options.case, run_rank)(options)
-    wrong = 0
-    for case in options.cases.split(","):
-        if case in LIVES:
-            with tempfile.TemporaryDirectory() as folder:
-                process = start(options, case, 0, os.path.join(folder, "id"))
-                print(process.communicate()[0], end="", flush=True)
-                print(json.dumps({"case": case, "exit": process.returncode}), flush=True)
-                wrong += process.returncode != 0
-        else:
-            wrong += not run_job(options, case)
+    wrong = sum(not (run_life if case in LIVES else run_job)(options, case) for case in options.cases.split(","))
     print("RESULT %s work counters: %s" % ("WRONG" if wrong else "OK", options.cases))
     return 1 if wrong else 0
 

@@ -1,10 +1,9 @@
-"""The processes of a run of check.py or prove.py: each is started with the plugin, reports after each phase, and has a
+"""A process with the plugin, and the processes of a run of check.py or prove.py: each reports after each phase, and has a
 thread here that reads its page all the time."""
 
 import argparse
 import json
 import os
-import queue
 import re
 import shutil
 import signal
@@ -96,83 +95,130 @@ class Scraper(threading.Thread):
             took_s = time.monotonic() - begin
 
 
+class Process:
+    """A child and its process group; its output goes to files, or lines of JSON are events."""
+
+    def __init__(self, name, command, folder, environment, pipe=False):
+        self.name = name
+        self.events = []
+        errors = open(os.path.join(folder, name + ".err"), "wb")
+        with errors:
+            self.process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.PIPE if pipe else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if pipe else errors, stderr=errors, text=True,
+                start_new_session=True)
+        # For who ends what this script could not.
+        with open(os.environ.get("PULSE_INJECT_PIDS", os.devnull), "a", encoding="ascii") as file:
+            file.write("%d\n" % self.process.pid)
+        self.errors_path = errors.name
+        if pipe:
+            self.reader = threading.Thread(target=self._read, daemon=True)
+            self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                self.events.append(json.loads(line))
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def event(self, name, **fixed):
+        return next((event for event in list(self.events)
+                     if event["event"] == name and fixed.items() <= event.items()), None)
+
+    def tell(self, line):
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Failure("%s has ended" % self.name) from None
+
+    def is_alive(self):
+        return self.process.poll() is None
+
+    def kill(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        try:
+            # A killed process stays until the driver has taken its GPU back.
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            print("%s (pid %d) does not end" % (self.name, self.process.pid), file=sys.stderr, flush=True)
+
+    def tail(self):
+        with open(self.errors_path, encoding="utf-8", errors="replace") as file:
+            return "".join(file.readlines()[-8:])
+
+
+def rank_environment(options, rank, ranks, log, **more):
+    """Of a rank with the plugin; `log`: NCCL's."""
+    return dict(
+        os.environ,
+        NCCL_PROFILER_PLUGIN=os.path.abspath(options.library),
+        NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,ENV,PROFILE", NCCL_DEBUG_FILE=log,
+        # Multicast can put shared machines' GPUs out of order, and nothing here needs it.
+        NCCL_NVLS_ENABLE="0",
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), **more)
+
+
+def start_rank(options, program, rank, ranks, gpu, exchange, folder, environment, arguments):
+    command = [program, "--rank=%d" % rank, "--nranks=%d" % ranks, "--gpu=%d" % gpu, "--exchange=" + exchange] + arguments
+    if program.endswith(".py"):
+        command.insert(0, sys.executable)
+        nccl_versions.preload(environment)
+    elif options.libraries:
+        command.append("--library-path=" + options.libraries)
+    return Process("rank%d" % rank, command, folder, environment, pipe=True)
+
+
 class Rank:
-    """One process of the run."""
+    """One rank of the run."""
 
     def __init__(self, options, rank, work):
         self.rank = rank
         self.gpu = rank % options.gpus
         self.log = os.path.join(options.out, "nccl-rank%d.log" % rank)
-        self.error_path = os.path.join(options.out, "stderr-rank%d.log" % rank)
-        environment = dict(
-            os.environ,
-            NCCL_PROFILER_PLUGIN=os.path.abspath(options.library),
-            NCCL_PULSE_LISTEN=options.listen,
-            NCCL_PULSE_TIMING=options.timing,
-            NCCL_DEBUG="INFO",
-            NCCL_DEBUG_SUBSYS="INIT,ENV,PROFILE",
-            NCCL_DEBUG_FILE=self.log,
-            # Multicast can put shared machines' GPUs out of order, and nothing here needs it.
-            NCCL_NVLS_ENABLE="0",
-            RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.ranks))
-        environment.update(getattr(options, "environment", {}))  # prove.py's
+        environment = rank_environment(
+            options, rank, options.ranks, self.log, NCCL_PULSE_LISTEN=options.listen, NCCL_PULSE_TIMING=options.timing,
+            **getattr(options, "environment", {}))  # prove.py's
         if options.mode == "network":
             environment.update(NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1", NCCL_IB_DISABLE="1", NCCL_SOCKET_IFNAME="lo")
         elif options.mode == "shared-gpu":
             environment.update(NCCL_HOSTID="pulse-check-%d" % rank, NCCL_IB_DISABLE="1", NCCL_SOCKET_IFNAME="lo")
-        command = [os.path.abspath(options.program), "--rank=%d" % rank,
-                   "--nranks=%d" % options.ranks, "--gpu=%d" % self.gpu, "--exchange=" + work,
-                   "--phases=" + options.phases] + list(getattr(options, "arguments", ()))
-        if options.program.endswith(".py"):
-            command.insert(0, sys.executable)
-            nccl_versions.preload(environment)
-        elif options.libraries:
-            command.append("--library-path=" + options.libraries)
-        with open(self.error_path, "wb") as errors:
-            self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=errors, text=True,
-                                            start_new_session=True)
-        self.lines = queue.Queue()
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
+        arguments = ["--phases=" + options.phases] + list(getattr(options, "arguments", ()))
+        self.child = start_rank(options, os.path.abspath(options.program), rank, options.ranks, self.gpu, work, options.out,
+                                environment, arguments)
+        self.process, self.reader = self.child.process, self.child.reader
+        self.reported = 0
         self.scraper = Scraper(self.log)
-
-    def _read(self):
-        for line in self.process.stdout:
-            self.lines.put(line)
 
     def report(self, phase):
         """The rank's report of this phase if it has come."""
-        while True:
-            try:
-                line = self.lines.get_nowait()
-            except queue.Empty:
-                return None
-            if not line.startswith("{"):
-                continue  # something that a library printed
-            report = json.loads(line)
-            if report["phase"] != phase:
-                raise Failure("rank %d reports %s, not %s" % (self.rank, report["phase"], phase))
-            return report
+        if self.reported == len(self.child.events):
+            return None
+        report = self.child.events[self.reported]
+        self.reported += 1
+        if report["phase"] != phase:
+            raise Failure("rank %d reports %s, not %s" % (self.rank, report["phase"], phase))
+        return report
 
     def go_on(self):
         try:
-            self.process.stdin.write("\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
+            self.child.tell("")
+        except Failure:
             pass  # it has ended; whoever waits for it will say so
 
     def kill(self):
         self.scraper.stop.set()
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
+        self.child.kill()
         self.scraper.join(timeout=ANSWER_S)
 
     def tails(self):
-        for path in (self.error_path, self.log):
+        for path in (self.child.errors_path, self.log):
             try:
                 with open(path, encoding="utf-8", errors="replace") as log:
                     lines = log.read().splitlines()[-20:]

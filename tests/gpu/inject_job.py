@@ -4,24 +4,18 @@ import json
 import os
 import random
 import re
-import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 
 import endpoint
 import inject_evidence
-import nccl_versions
+from check_rank import Failure, Process, rank_environment, start_rank
 
 START_S = 90
 ANSWER_S = 3
-
-
-class Failure(Exception):
-    """What ends a case."""
 
 
 class Limit:
@@ -89,65 +83,6 @@ class Endpoint:
         return json.loads(text)["communicators"] if text else None
 
 
-class Process:
-    """A child and its process group; its output goes to files, lines of JSON are events."""
-
-    def __init__(self, name, command, folder, environment, pipe=False):
-        self.name = name
-        self.events = []
-        errors = open(os.path.join(folder, name + ".err"), "wb")
-        with errors:
-            self.process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.PIPE if pipe else subprocess.DEVNULL,
-                stdout=subprocess.PIPE if pipe else errors, stderr=errors, text=True,
-                start_new_session=True)
-        # For who ends what this script could not.
-        with open(os.environ.get("PULSE_INJECT_PIDS", os.devnull), "a", encoding="ascii") as file:
-            file.write("%d\n" % self.process.pid)
-        self.errors_path = errors.name
-        if pipe:
-            self.reader = threading.Thread(target=self._read, daemon=True)
-            self.reader.start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                self.events.append(json.loads(line))
-
-    @property
-    def pid(self):
-        return self.process.pid
-
-    def event(self, name, **fixed):
-        return next((event for event in list(self.events)
-                     if event["event"] == name and fixed.items() <= event.items()), None)
-
-    def tell(self, line):
-        try:
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            raise Failure("%s has ended" % self.name) from None
-
-    def is_alive(self):
-        return self.process.poll() is None
-
-    def kill(self):
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        try:
-            # A killed process stays until the driver has taken its GPU back.
-            self.process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            print("inject.py: %s (pid %d) does not end" % (self.name, self.process.pid), file=sys.stderr, flush=True)
-
-    def tail(self):
-        with open(self.errors_path, encoding="utf-8", errors="replace") as file:
-            return "".join(file.readlines()[-8:])
-
-
 class Job:
     """The ranks, with a shared endpoint: one rank's, or an agent's."""
 
@@ -173,7 +108,9 @@ class Job:
             if self.has_agent:
                 self._start_agent()
             for rank in range(self.options.gpus):
-                self._start_rank(rank)
+                self.ranks.append(start_rank(
+                    self.options, self.program, rank, self.options.gpus, rank, self.exchange.name, self.folder,
+                    self.rank_environment(rank), self.arguments))
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -199,29 +136,12 @@ class Job:
 
     def rank_environment(self, rank):
         options = self.options
-        environment = dict(
-            os.environ,
-            NCCL_PROFILER_PLUGIN=os.path.abspath(options.library),
-            NCCL_PULSE_LISTEN=self.endpoint.address,
-            NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,ENV,PROFILE",
-            NCCL_DEBUG_FILE=os.path.join(self.folder, "nccl-rank%d.log" % rank),
-            NCCL_NVLS_ENABLE="0",
-            RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.gpus), **self.environment)
+        environment = rank_environment(
+            options, rank, options.gpus, os.path.join(self.folder, "nccl-rank%d.log" % rank),
+            NCCL_PULSE_LISTEN=self.endpoint.address, **self.environment)
         if not self.has_agent and options.hang_after != 10:  # else the default
             environment["NCCL_PULSE_HANG_SECONDS"] = "%g" % options.hang_after
         return environment
-
-    def _start_rank(self, rank):
-        options = self.options
-        environment = self.rank_environment(rank)
-        command = [self.program, "--rank=%d" % rank, "--nranks=%d" % options.gpus,
-                   "--gpu=%d" % rank, "--exchange=" + self.exchange.name] + self.arguments
-        if self.program.endswith(".py"):
-            command.insert(0, sys.executable)
-            nccl_versions.preload(environment)
-        elif options.libraries:
-            command.append("--library-path=" + options.libraries)
-        self.ranks.append(Process("rank%d" % rank, command, self.folder, environment, pipe=True))
 
     def wait(self, what, seconds, done):
         """Until done(); a rank that ends or fails meanwhile is a failure."""

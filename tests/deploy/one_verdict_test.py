@@ -3,13 +3,13 @@
 
 import json
 import os
-import re
 import subprocess
 import unittest
 
 from tests import running
 from tests.deploy import scenario
 from tests.deploy.rules_case import RUNBOOK
+from tests.gpu.endpoint import Page
 
 TABLE = os.path.join(os.getcwd(), "tests/fleet/verdict_table")
 HANG = "nccl_job_hang_start_timestamp_seconds"
@@ -23,15 +23,8 @@ WATCHERS = [{"job": "nccl-pulse-watch", "instance": "watch-%d:9420" % i, "pod": 
 
 def parse(text):
     """[(name, labels, value)]"""
-    series = []
-    for line in text.splitlines():
-        if line.startswith("#"):
-            continue
-        name, labels, value = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line).groups()
-        series.append((name, {key: json.loads('"%s"' % escaped)
-                              for key, escaped in re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels or "")},
-                       float(value)))
-    return series
+    return [(name, {key: json.loads('"%s"' % escaped) for key, escaped in labels}, value)
+            for (name, labels), value in Page(text).samples.items()]
 
 
 class OneVerdictTest(unittest.TestCase):

@@ -71,12 +71,8 @@ class Scraper(threading.Thread):
             text = endpoint.get(self.port, timeout=ANSWER_S)
             self.slowest_s = max(self.slowest_s, time.monotonic() - begin)
             page = endpoint.Page(text)
-            for key, before in (self.last.samples if self.last else {}).items():
-                if not self.last.only_grows(key[0]):
-                    continue
-                after = page.samples.get(key)
-                if after is None or after < before:
-                    self.problems.append("%s%s: %s, then %s" % (key[0], sorted(key[1]), before, after))
+            if self.last:
+                self.problems += ["%s: %s, then %s" % fallen for fallen in page.fallen(self.last)]
             self.pages += 1
             self.last, self.text = page, text
             return page

@@ -87,6 +87,11 @@ class Page:
     def only_grows(self, name):
         return self.types[self.family(name)] in ("counter", "histogram", "summary")
 
+    def fallen(self, last):
+        """[(key, before, after)] of what only grows, but is less than on the page `last`, or gone."""
+        return [(key, before, after) for key, before in last.samples.items() if last.only_grows(key[0])
+                for after in [self.samples.get(key)] if after is None or after < before]
+
     def select(self, name, **fixed):
         """[(labels as dict, value)] of the samples with these labels."""
         if self._by_name is None:

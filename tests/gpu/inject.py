@@ -21,12 +21,9 @@ case, and one folder of logs and pages for each job. Exit status: 0 when all cas
 1 else. It ends all it started within --budget seconds. Python 3.9's standard library alone.
 """
 
-import concurrent.futures
 import os
 import signal
-import subprocess
 import sys
-import tarfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -94,7 +91,7 @@ def run_hang(options, results, case, variant, wanted):
         results.add("LEFT OUT", what + ": no time", **record)
         return
     started = time.monotonic()
-    try:
+    with results.of(what, record):
         with Job(options, "%s-%s" % (case.name, variant), os.path.abspath(options.program),
                  variant == "agent", case.arguments, environment=case.environment) as job:
             train, other = warm_up(options, job)
@@ -124,13 +121,10 @@ def run_hang(options, results, case, variant, wanted):
                         wrong, inject_evidence.check_capture(options, job, case, rank, record),
                         inject_evidence.flight_recorder(options, job, record)]))
             notes = notes_of(job, case, rank, scrapes)
-    except (Failure, OSError, ValueError, KeyError, subprocess.SubprocessError, tarfile.TarError) as failure:
-        results.add("WRONG", "%s: %s" % (what, failure), error=str(failure), **record)
-        return
-    record.update(scrapes=scrapes.number, notes=notes, wrong=wrong)
-    results.add("WRONG" if wrong else "OK", "%s, rank %d of %d: %s, scrape %d%s" % (
-        what, rank, options.gpus, said, scrapes.number,
-        "; ".join([""] + notes + list(filter(None, [wrong])))), status, **record)
+        record.update(scrapes=scrapes.number, notes=notes, wrong=wrong)
+        results.add("WRONG" if wrong else "OK", "%s, rank %d of %d: %s, scrape %d%s" % (
+            what, rank, options.gpus, said, scrapes.number,
+            "; ".join([""] + notes + list(filter(None, [wrong])))), status, **record)
 
 
 def await_hang(options, job, scrapes, case, comm_ids, record):
@@ -174,11 +168,8 @@ def stay_silent(options, job, case, scrapes, train, record):
 def hangs(options, results, cases):
     runs = [(cases[name], variant) for variant in options.variants
             for name in options.cases if name in cases and variant in cases[name].variants]
-    with concurrent.futures.ThreadPoolExecutor(max_workers=options.parallel) as pool:
-        futures = [pool.submit(run_hang, options, results, case, variant, i % options.gpus)
-                   for i, (case, variant) in enumerate(runs)]
-        for future in futures:
-            future.result()
+    inject_options.for_each(options, [(options, results, case, variant, i % options.gpus)
+                                      for i, (case, variant) in enumerate(runs)], run_hang)
 
 
 def parse_options():
@@ -204,14 +195,6 @@ def parse_options():
 
 def main():
     options = parse_options()
-
-    def end(*_):
-        # In the main thread; the jobs' blocks end what they started.
-        options.limit.over.set()
-        raise SystemExit("inject.py: terminated")
-    signal.signal(signal.SIGTERM, end)
-    os.makedirs(options.out, exist_ok=True)
-    begin = time.monotonic()
     results = Results(options)
     try:
         if "hangs" in options.parts.split(","):
@@ -224,8 +207,7 @@ def main():
                 inject_graphs.stragglers(options, results)
     finally:
         table(results)
-    print("\n%d cases, %d not right, %.0f s" % (len(results.rows), results.wrong, time.monotonic() - begin))
-    return 1 if results.wrong or not results.rows else 0
+    return results.status()
 
 
 if __name__ == "__main__":

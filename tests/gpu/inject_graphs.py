@@ -27,7 +27,7 @@ import time
 
 import endpoint
 from inject_cases import Case, NOBODY, RANK
-from inject_job import Failure, Job, wait_until
+from inject_job import Job, wait_until
 from inject_stragglers import Control, begin_case, case_communicator, report_straggler, watch_straggler
 
 ENVIRONMENT = (("NCCL_PULSE_GRAPHS", "auto"),)
@@ -116,20 +116,15 @@ def plan(gpus, delays):
 
 def stragglers(options, results):
     base = {"kind": "straggler", "job": "graphs", "gpus": options.gpus}
-    folder = os.path.join(options.out, "graph-control")
-    os.makedirs(folder, exist_ok=True)
-    control = GraphControl(folder)
-    control.write(0, -1, 0)
-    try:
+    control = GraphControl(options, "graph-control")
+    with results.of("stragglers in graphs: did not finish", base):
         with Job(options, "graph-stragglers", os.path.abspath(options.program), False,
                  [_GRAPH, "--control=" + control.path], environment=ENVIRONMENT) as job:
-            job.wait("start", 90, lambda: all(process.event("case", case=0) for process in job.ranks))
+            job.wait_running("case", case=0)
             for number, (case, rank, delay, call, is_named) in enumerate(plan(options.gpus, options.graph_delays), 1):
                 run_straggler(options, results, job, control, number, dict(
                     base, case=case, rank=None if rank < 0 else rank, delay_ms=delay), call, is_named)
             job.keep("status.txt", job.status()[1])
-    except (Failure, OSError, ValueError) as failure:
-        results.add("WRONG", "stragglers in graphs: did not finish: %s" % failure, error=str(failure), **base)
 
 
 def run_straggler(options, results, job, control, number, record, call, is_named):

@@ -115,8 +115,7 @@ class ProgramTest(Injected):
         return json.loads(process.stdout.readline())
 
     def test_each_case_has_a_graph(self):
-        control = inject_graphs.GraphControl(self.folder)
-        control.write(0, -1, 0)
+        control = inject_graphs.GraphControl(types.SimpleNamespace(out=self.folder), "")
         ranks = [self.start(rank, "--control=" + os.path.join(self.folder, "control")) for rank in range(2)]
         for number, call in enumerate((-1, -1, 3)):
             control.call = call

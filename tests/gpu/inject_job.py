@@ -86,13 +86,12 @@ class Endpoint:
 class Job:
     """The ranks, with a shared endpoint: one rank's, or an agent's."""
 
-    def __init__(self, options, name, program, agent, arguments=(), ranks_say="running", environment=()):
+    def __init__(self, options, name, program, agent, arguments=(), environment=()):
         self.options = options
         self.name = name
         self.program = program
         self.arguments = list(arguments)
         self.has_agent = agent
-        self.ranks_say = ranks_say
         self.environment = dict(environment)
         self.folder = os.path.join(options.out, name)
         self.endpoint = Endpoint(options.ports.take())

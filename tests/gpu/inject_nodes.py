@@ -16,10 +16,8 @@ each job. Exit status: 0 when all cases were run and right; 1 else. Python 3.9's
 """
 
 import argparse
-import concurrent.futures
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -164,7 +162,7 @@ def run_hang(options, job, case, rank, record):
 
 def run_straggler(options, job, control, rank, record):
     control.write(0, -1, 0)
-    job.wait("start", 90, lambda: all(process.event("case", case=0) for process in job.ranks))
+    job.wait_running("case", case=0)
     control.write(1, -1, 0)
     options.limit.sleep(BALANCED_S)
     before = job.diagnose()[1]["stragglers"]
@@ -195,12 +193,9 @@ def run_case(options, results, name, wanted):
     arguments = list(case.arguments) if case else []
     control = None
     if name == STRAGGLER:
-        folder = os.path.join(options.out, "control")
-        os.makedirs(folder, exist_ok=True)
-        control = Control(folder)
-        control.write(0, -1, 0)
+        control = Control(options)
         arguments = ["--control=" + control.path]
-    try:
+    with results.of(what, record):
         with NodesJob(options, name, arguments) as job:
             rank = inject_cases.victim(case, wanted, None, options.gpus) if case else wanted
             record["rank"] = rank
@@ -208,11 +203,8 @@ def run_case(options, results, name, wanted):
                 wrong, said = run_hang(options, job, case, rank, record)
             else:
                 wrong, said = run_straggler(options, job, control, rank, record)
-    except (Failure, OSError, ValueError, subprocess.SubprocessError) as failure:
-        results.add("WRONG", "%s: %s" % (what, failure), error=str(failure), **record)
-        return
-    results.add("WRONG" if wrong else "OK", "%s, rank %d: %s%s" % (
-        what, rank, said, "; " + wrong if wrong else ""), record.get("sentence", ""), wrong=wrong, **record)
+        results.add("WRONG" if wrong else "OK", "%s, rank %d: %s%s" % (
+            what, rank, said, "; " + wrong if wrong else ""), record.get("sentence", ""), wrong=wrong, **record)
 
 
 def parse_options():
@@ -229,19 +221,10 @@ def parse_options():
 
 def main():
     options = parse_options()
-
-    def end(*_):
-        options.limit.over.set()
-        raise SystemExit("inject_nodes.py: terminated")
-    signal.signal(signal.SIGTERM, end)
-    os.makedirs(options.out, exist_ok=True)
     results = Results(options)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=options.parallel) as pool:
-        for future in [pool.submit(run_case, options, results, name, i % options.gpus)
-                       for i, name in enumerate(options.cases)]:
-            future.result()
-    print("\n%d cases, %d not right" % (len(results.rows), results.wrong))
-    return 1 if results.wrong or not results.rows else 0
+    inject_options.for_each(options, [(options, results, name, i % options.gpus)
+                                      for i, name in enumerate(options.cases)], run_case)
+    return results.status()
 
 
 if __name__ == "__main__":

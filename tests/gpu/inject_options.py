@@ -1,7 +1,9 @@
 """The options that inject.py, inject_nodes.py and node_load.py have in common."""
 
 import argparse
+import concurrent.futures
 import os
+import signal
 
 from inject_job import Limit, Ports
 
@@ -35,4 +37,18 @@ def parse(parser, cases=()):
     options.out = os.path.abspath(options.out)
     options.limit = Limit(options.budget)
     options.ports = Ports()
+    os.makedirs(options.out, exist_ok=True)
+
+    def end(*_):
+        # In the main thread; the jobs' blocks end what they started.
+        options.limit.over.set()
+        raise SystemExit(parser.prog + ": terminated")
+    signal.signal(signal.SIGTERM, end)
     return options
+
+
+def for_each(options, runs, function):
+    """Calls it with each of the tuples, --parallel at a time."""
+    with concurrent.futures.ThreadPoolExecutor(max_workers=options.parallel) as pool:
+        for future in [pool.submit(function, *run) for run in runs]:
+            future.result()

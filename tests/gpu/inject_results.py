@@ -1,9 +1,14 @@
 """What the cases of inject.py and inject_nodes.py came to, for people and for programs."""
 
+import contextlib
 import json
 import os
+import subprocess
 import sys
+import tarfile
 import threading
+
+from inject_job import Failure
 
 
 class Results:
@@ -27,6 +32,19 @@ class Results:
             self.rows.append(record)
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
+
+    @contextlib.contextmanager
+    def of(self, what, record):
+        """A block whose failure is a result."""
+        try:
+            yield
+        except (Failure, OSError, ValueError, KeyError, subprocess.SubprocessError, tarfile.TarError) as failure:
+            self.add("WRONG", "%s: %s" % (what, failure), error=str(failure), **record)
+
+    def status(self):
+        """The script's exit status, which it says."""
+        print("\n%d cases, %d not right" % (len(self.rows), self.wrong))
+        return 1 if self.wrong or not self.rows else 0
 
 
 def table(results):

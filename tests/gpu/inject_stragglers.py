@@ -5,7 +5,7 @@ import random
 import time
 
 import endpoint
-from inject_job import Failure, Job
+from inject_job import Job
 
 STRAGGLER_GOAL_S = 30
 LOSS = "nccl_straggler_seconds_total"
@@ -14,8 +14,10 @@ LOSS = "nccl_straggler_seconds_total"
 class Control:
     """The file that tells the ranks who is late."""
 
-    def __init__(self, folder):
-        self.path = os.path.join(folder, "control")
+    def __init__(self, options, folder="control"):
+        os.makedirs(os.path.join(options.out, folder), exist_ok=True)
+        self.path = os.path.join(options.out, folder, "control")
+        self.write(0, -1, 0)
 
     def write(self, case, rank, delay_ms):
         with open(self.path + ".new", "w", encoding="ascii") as file:
@@ -108,13 +110,10 @@ def stragglers(options, results):
     plan = [(rank, delay) for delay in options.delays for rank in range(options.gpus)]
     kind = "DDP" if uses_torch else "AllReduce"
     base = {"kind": "straggler", "job": kind, "gpus": options.gpus}
-    with_control = os.path.join(options.out, "control")
-    os.makedirs(with_control, exist_ok=True)
-    control = Control(with_control)
-    control.write(0, -1, 0)
-    try:
+    control = Control(options)
+    with results.of("stragglers: did not finish", base):
         with Job(options, "stragglers", program, False, ["--control=" + control.path]) as job:
-            job.wait("start", 90, lambda: all(process.event("case", case=0) for process in job.ranks))
+            job.wait_running("case", case=0)
             first = job.ranks[0].event("case", case=0)
             print("%s, %s" % (kind, {key: first[key] for key in ("torch", "step_ms") if key in first}), flush=True)
             known = begin_case(job, control, 1, -1, 0)
@@ -144,5 +143,3 @@ def stragglers(options, results):
                 report_straggler(results, record, what, rank, shown, options.late)
                 if number == 2:
                     print(job.status()[1], flush=True)
-    except (Failure, OSError, ValueError) as failure:
-        results.add("WRONG", "stragglers: did not finish: %s" % failure, error=str(failure), **base)

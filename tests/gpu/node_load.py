@@ -106,7 +106,6 @@ def main():
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--scrape", type=float, default=5, help="seconds between two scrapes")
     options = inject_options.parse(parser)
-    os.makedirs(options.out, exist_ok=True)
     wrong = []
     for variant in ("server", "agent"):
         try:

@@ -8,6 +8,7 @@ import threading
 import unittest
 import urllib.parse
 
+from tests.gpu.endpoint import Page
 from tests.kit import PATIENCE_S, PULSE, RUNFILES, fetch, free_port, get, wait_until  # pylint: disable=unused-import
 from tests.replay import page
 
@@ -18,7 +19,7 @@ def samples(port):
     if answer is None:
         return None
     assert answer[0] == 200, answer
-    return page.parse(answer[1])[0]
+    return Page(answer[1]).samples
 
 
 def values(port, name, *labels):

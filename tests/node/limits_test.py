@@ -8,10 +8,10 @@ import time
 import unittest
 
 from tests import running
+from tests.gpu.endpoint import Page
 from tests.node import cluster
 from tests.node.agent_test import AgentCase
 from tests.node.cluster import wait_until
-from tests.replay import page
 
 HOSTILE_PEER = os.path.join(cluster.RUNFILES, "tests/node/hostile_peer")
 PROTOBUF = ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;" "encoding=delimited")
@@ -70,8 +70,8 @@ class LimitsCase(AgentCase):
         self.assertEqual(response.status, 200)
         lines = gzip.decompress(body).decode().splitlines()
         # No others: to parse all of such a page takes seconds.
-        starts = tuple(name + end for name in names for end in "{ ")
-        return page.parse("\n".join(line for line in lines if line.startswith(starts)))[0]
+        starts = tuple(start % name for name in names for start in ("%s{", "%s ", "# TYPE %s "))
+        return Page("".join(line + "\n" for line in lines if line.startswith(starts))).samples
 
     def expect_memory_is_bounded(self, pid):
         ask_for_all(self.port)

@@ -130,7 +130,7 @@ class PidNamespaceTest(NodeCase):
             return values(self.port, "nccl_operations_total", "comm")
 
         wait_until(lambda: calls() == {"%016x" % 0xa1: 10, "%016x" % 0xb2: 20, "%016x" % 0xc0ffee: 30}, "all are there")
-        # page.parse has made sure that no series is there twice.
+        # Page has made sure that no series is there twice.
         up = values(self.port, "nccl_pulse_process_up", "pid", "pid_namespace", "global_rank")
         self.assertEqual(len(up), 3, up)
         namespaces = {key[1] for key in up if key[0] == "7" and key[2] == "0"}

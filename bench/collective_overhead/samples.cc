@@ -3,61 +3,49 @@
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "nlohmann/json.hpp"
 
 namespace nccl_pulse::overhead {
 namespace {
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+using Json = nlohmann::ordered_json;
+
+std::string LineOf(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json JsonOf(const PointResult& result) {
+  Json blocks = Json::array();
+  for (const Block& block : result.blocks) {
+    Json samples = Json::array();
+    for (const Sample& each : block.samples) {
+      samples.push_back({each.operations_us, each.total_us});
+    }
+    blocks.push_back({block.round, std::move(samples)});
   }
-  return quoted + "\"";
-}
-
-template <typename Values, typename Format>
-std::string List(const Values& values, Format format) {
-  const auto append = [&](std::string* text, const auto& value) { *text += format(value); };
-  return absl::StrCat("[", absl::StrJoin(values, ",", append), "]");
-}
-
-std::string LineOf(const PointResult& result) {
-  const Point& point = result.point;
-  const auto sample = [](const Sample& each) {
-    return absl::StrFormat("[%.6f,%.6f]", each.operations_us, each.total_us);
-  };
-  return absl::StrCat("{\"launch\":\"", Name(result.launch), "\",\"operation\":\"",
-                      Name(point.operation), "\",\"bytes\":", point.bytes, ",\"mode\":\"",
-                      Name(point.mode), "\",\"compute\":", point.compute ? "true" : "false",
-                      ",\"notes\":", List(result.notes, Quoted), ",\"blocks\":",
-                      List(result.blocks,
-                           [&](const Block& block) {
-                             return absl::StrCat("[", block.round, ",", List(block.samples, sample),
-                                                 "]");
-                           }),
-                      "}\n");
+  return {{"launch", Name(result.launch)},   {"operation", Name(result.point.operation)},
+          {"bytes", result.point.bytes},     {"mode", Name(result.point.mode)},
+          {"compute", result.point.compute}, {"notes", result.notes},
+          {"blocks", std::move(blocks)}};
 }
 
 }  // namespace
 
 std::string WriteSamples(const std::string& path, const Options& options, const Machine& machine,
                          const std::vector<PointResult>& results) {
-  std::string text = absl::StrCat(
-      "{\"gpus\":", options.devices.size(), ",\"gpu\":", Quoted(machine.gpu),
-      ",\"nccl\":", machine.nccl_version, ",\"driver\":", machine.driver_version,
-      ",\"configurations\":",
-      List(options.configurations,
-           [](const Configuration& each) {
-             return absl::StrCat("{\"name\":", Quoted(each.name),
-                                 ",\"has_plugin\":", IsWithoutPlugin(each) ? "false" : "true", "}");
-           }),
-      "}\n");
-  for (const PointResult& result : results) text += LineOf(result);
+  Json configurations = Json::array();
+  for (const Configuration& each : options.configurations) {
+    configurations.push_back({{"name", each.name}, {"has_plugin", !IsWithoutPlugin(each)}});
+  }
+  std::string text = LineOf({{"gpus", options.devices.size()},
+                             {"gpu", machine.gpu},
+                             {"nccl", machine.nccl_version},
+                             {"driver", machine.driver_version},
+                             {"configurations", std::move(configurations)}});
+  for (const PointResult& result : results) text += LineOf(JsonOf(result));
   const std::string next = path + ".new";
   FILE* file = fopen(next.c_str(), "w");
   if (file == nullptr) return absl::StrCat(next, ": ", std::generic_category().message(errno));

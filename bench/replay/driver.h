@@ -37,7 +37,6 @@
 #include <cstdint>
 #include <string>
 
-#include "bench/replay/replay_error.h"
 #include "bench/replay/trace.h"
 #include "plugin/abi/common.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "bench/replay/driver.h"
-#include "bench/replay/replay_error.h"
+#include "bench/replay/trace.h"
 
 namespace nccl_pulse {
 

@@ -24,7 +24,6 @@
 #include <memory>
 #include <string>
 
-#include "bench/replay/replay_error.h"
 #include "bench/replay/trace.h"
 #include "plugin/abi/common.h"
 

@@ -1,9 +1,11 @@
 #include "bench/replay/recorded_clock.h"
 
+#include <dlfcn.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <ctime>
 
 namespace nccl_pulse::recorded_clock {
@@ -17,6 +19,20 @@ std::atomic<int64_t> newest_ns{kNone};
 std::atomic<int64_t> offset_ns{kNone};
 // Time of this thread's current callback.
 thread_local int64_t callback_ns = kNone;
+
+using ClockGettime = int (*)(clockid_t, timespec*);
+
+// Returns the next definition in search order: libc's, which needs no system call.
+ClockGettime Real() {
+  static std::atomic<ClockGettime> real{nullptr};
+  ClockGettime function = real.load(std::memory_order_relaxed);
+  if (function == nullptr) {
+    // Every thread finds the same address, so any of them may store it.
+    function = reinterpret_cast<ClockGettime>(dlsym(RTLD_NEXT, "clock_gettime"));
+    real.store(function, std::memory_order_relaxed);
+  }
+  return function;
+}
 
 }  // namespace
 
@@ -56,3 +72,17 @@ int64_t RealNow() {
 }
 
 }  // namespace nccl_pulse::recorded_clock
+
+extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t clock,
+                                                                    timespec* time) noexcept {
+  const auto real = nccl_pulse::recorded_clock::Real();
+  const int result = real != nullptr ? real(clock, time)
+                                     : static_cast<int>(syscall(SYS_clock_gettime, clock, time));
+  if (clock == CLOCK_MONOTONIC && result == 0) {
+    const int64_t now_ns = nccl_pulse::recorded_clock::Now(
+        static_cast<int64_t>(time->tv_sec) * 1'000'000'000 + time->tv_nsec);
+    time->tv_sec = now_ns / 1'000'000'000;
+    time->tv_nsec = now_ns % 1'000'000'000;
+  }
+  return result;
+}

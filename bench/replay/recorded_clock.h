@@ -4,7 +4,7 @@
 // a callback the clock shows the callback's recorded time; on other threads the newest time of any
 // callback. It starts at the first callback's time. After the replay it continues in real time.
 //
-// recorded_clock_gettime.cc defines the program's clock_gettime: libraries resolve that function
+// recorded_clock.cc defines the program's clock_gettime: libraries resolve that function
 // through the program first. Only CLOCK_MONOTONIC is replaced. A wait with an absolute deadline
 // still uses the kernel's clock, so a plugin should use relative timeouts.
 //

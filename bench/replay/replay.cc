@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "bench/replay/processes.h"
 #include "bench/replay/profiler_library.h"
-#include "bench/replay/trace_file.h"
+#include "bench/replay/trace.h"
 #include "exporter/cli/flags/flags.h"
 
 namespace nccl_pulse {

@@ -16,7 +16,7 @@
 
 #include "bench/replay/recorded_clock.h"
 #include "bench/replay/reduction.h"
-#include "bench/replay/trace_file.h"
+#include "bench/replay/trace.h"
 
 namespace nccl_pulse {
 namespace {

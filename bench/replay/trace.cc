@@ -1,14 +1,21 @@
 #include "bench/replay/trace.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 #include "plugin/abi/common.h"
 
@@ -16,6 +23,8 @@ namespace nccl_pulse {
 namespace {
 
 using Json = nlohmann::json;
+
+std::string Reason() { return std::generic_category().message(errno); }
 
 // Why a line is not a callback. Caught in ParseTrace; never leaves this file.
 class BrokenLine : public std::runtime_error {
@@ -310,6 +319,53 @@ std::optional<Trace> ParseTrace(std::string_view name, std::string_view text, Re
   }
   if (!any) return fail(" holds no callback");
   return std::move(parser).Finish();
+}
+
+std::optional<std::string> ReadTraceText(const std::string& path, ReplayError* error) {
+  const bool is_packed = absl::EndsWith(path, ".xz");
+  const std::string unpack =
+      absl::StrCat("exec xz -dc <'", absl::StrReplaceAll(path, {{"'", "'\\''"}}), "'");
+  FILE* file = is_packed ? popen(unpack.c_str(), "re") : std::fopen(path.c_str(), "rbe");
+  if (file == nullptr) {
+    *error = {kReplayNoFolder, absl::StrCat("cannot open ", path, ": ", Reason())};
+    return std::nullopt;
+  }
+  std::string content;
+  char buffer[1 << 16];
+  size_t size;
+  while ((size = std::fread(buffer, 1, sizeof(buffer), file)) > 0) content.append(buffer, size);
+  const bool is_broken = std::ferror(file) != 0;
+  if (is_packed && pclose(file) != 0) {
+    *error = {kReplayBrokenTrace, absl::StrCat(path, ": not a whole xz file, or there is no xz")};
+    return std::nullopt;
+  }
+  if (!is_packed) std::fclose(file);
+  if (is_broken) {
+    *error = {kReplayNoFolder, absl::StrCat("cannot read ", path, ": ", Reason())};
+    return std::nullopt;
+  }
+  return content;
+}
+
+std::optional<std::vector<std::string>> ListTraceFiles(const std::string& folder,
+                                                       ReplayError* error) {
+  std::vector<std::string> files;
+  std::error_code problem;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, problem)) {
+    const std::string& path = entry.path().native();
+    if (absl::EndsWith(path, ".jsonl") || absl::EndsWith(path, ".jsonl.xz")) files.push_back(path);
+  }
+  if (problem) {
+    *error = {kReplayNoFolder,
+              absl::StrCat("cannot open the trace folder ", folder, ": ", problem.message())};
+    return std::nullopt;
+  }
+  if (files.empty()) {
+    *error = {kReplayNoTrace, absl::StrCat("no *.jsonl or *.jsonl.xz file in ", folder)};
+    return std::nullopt;
+  }
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 }  // namespace nccl_pulse

@@ -11,18 +11,35 @@
 //     handles            events have handles 1 ... handles-1; 0 is NULL
 //     events             the callbacks
 //
-// Thread: plain data. Cost: up to 128 bytes per event.
+// Thread: plain data; the functions any. Cost: up to 128 bytes per event, and the whole text.
 #ifndef BENCH_REPLAY_TRACE_H_
 #define BENCH_REPLAY_TRACE_H_
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "bench/replay/replay_error.h"
-
 namespace nccl_pulse {
+
+// Exit statuses of the program.
+enum ReplayExit : int {
+  kReplayDone = 0,
+  kReplayUsage = 1,          // bad flags or arguments
+  kReplayNoFolder = 2,       // the trace folder, or a file of it, cannot be read
+  kReplayNoTrace = 3,        // the folder holds no trace file
+  kReplayBrokenTrace = 4,    // a line of a trace is not a callback, or a file is not xz
+  kReplayNoLibrary = 5,      // the library does not load
+  kReplayNoSymbol = 6,       // the library does not export the requested API version
+  kReplayCrashed = 7,        // a process was killed by a signal, or could not be started
+  kReplayInterrupted = 130,  // Ctrl-C or SIGTERM
+};
+
+struct ReplayError {
+  ReplayExit exit = kReplayDone;
+  std::string text;
+};
 
 enum class Callback : uint8_t { kInit, kStart, kStop, kState, kFinalize };
 
@@ -125,6 +142,17 @@ struct Trace {
 // and "name:LINE: reason" in `error`, if a line is not a callback or uses an unknown handle or
 // context, or if there are no callbacks.
 std::optional<Trace> ParseTrace(std::string_view name, std::string_view text, ReplayError* error);
+
+// Returns the text of a .jsonl file, or of a .jsonl.xz file, which the program xz decompresses.
+// Returns nothing, with kReplayNoFolder (cannot be read) or kReplayBrokenTrace (not a complete xz
+// stream, or no xz program) in `error`, on failure.
+std::optional<std::string> ReadTraceText(const std::string& path, ReplayError* error);
+
+// Returns the trace files of a folder (*.jsonl, *.jsonl.xz), sorted by name: one per recorded
+// process. Returns nothing, with kReplayNoFolder (not a folder) or kReplayNoTrace (none in it) in
+// `error`, on failure.
+std::optional<std::vector<std::string>> ListTraceFiles(const std::string& folder,
+                                                       ReplayError* error);
 
 }  // namespace nccl_pulse
 

@@ -1,8 +1,11 @@
 #include "bench/collective_overhead/rank.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,9 +13,10 @@
 #include <fstream>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "bench/collective_overhead/compute_kernel.h"
-#include "bench/collective_overhead/processors.h"
 #include "bench/collective_overhead/protocol.h"
 #include "bench/collective_overhead/values.h"
 
@@ -34,6 +38,61 @@ double NowUs() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
+
+// Parses the kernel's format of processor lists, "0-3,8".
+std::vector<int> ParseProcessors(const std::string& text) {
+  std::vector<int> processors;
+  for (const std::string& part :
+       std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipWhitespace()))) {
+    const std::vector<std::string> ends = absl::StrSplit(part, '-');
+    int first = 0;
+    int last = 0;
+    if (!absl::SimpleAtoi(ends.front(), &first) || !absl::SimpleAtoi(ends.back(), &last)) return {};
+    for (int processor = first; processor <= last; ++processor) processors.push_back(processor);
+  }
+  return processors;
+}
+
+// Places a rank's thread on CPUs near its GPU, if the system knows them.
+class Processors {
+ public:
+  // `bus_id`: of the GPU, in the driver's format.
+  void Find(const std::string& bus_id) {
+    sched_getaffinity(0, sizeof(allowed_), &allowed_);
+    std::string path = absl::StrCat("/sys/bus/pci/devices/", bus_id, "/local_cpulist");
+    std::transform(path.begin(), path.end(), path.begin(),
+                   [](unsigned char c) { return static_cast<char>(tolower(c)); });
+    std::string list;
+    std::getline(std::ifstream(path), list);
+    near_.clear();
+    for (const int processor : ParseProcessors(list)) {
+      if (processor < CPU_SETSIZE && CPU_ISSET(processor, &allowed_)) near_.push_back(processor);
+    }
+    for (int processor = 0; near_.empty() && processor < CPU_SETSIZE; ++processor) {
+      if (CPU_ISSET(processor, &allowed_)) near_.push_back(processor);
+    }
+  }
+
+  // Pins the calling thread to one of the found CPUs, chosen by `number` and the rank. Ranks get
+  // different CPUs.
+  void Pin(uint32_t number, int rank, int nranks) const {
+    // Three apart, because neighbors and halves of the list are often two threads of one core.
+    const std::size_t n = near_.size();
+    const std::size_t apart = n >= 3 * static_cast<std::size_t>(nranks) ? 3 : 1;
+    const std::size_t at = (number + apart * static_cast<std::size_t>(rank)) % n;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(near_[at], &one);
+    pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
+  }
+
+  // Allows all CPUs that the thread was allowed at first.
+  void Unpin() const { pthread_setaffinity_np(pthread_self(), sizeof(allowed_), &allowed_); }
+
+ private:
+  cpu_set_t allowed_;
+  std::vector<int> near_;
+};
 
 class Rank {
  public:

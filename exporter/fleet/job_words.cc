@@ -228,7 +228,7 @@ std::string FirstEnded(const std::vector<ProcessSnapshot>& ended) {
   });
   if (lost.empty() || !is_one_host) return "";
   const int64_t before_ns =
-      lost.size() == 1 ? 0 : lost[1]->end_realtime_ns - lost[0]->end_realtime_ns;
+      lost.size() == 1 ? 0 : ElapsedNs(lost[1]->end_realtime_ns, lost[0]->end_realtime_ns);
   if (lost.size() != 1 && before_ns < kSameHostNs) return "";
   const CommunicatorSnapshot& comm = lost[0]->communicators.front();
   const std::string& host = lost[0]->hostname;

@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kSecond = 1e9;
 constexpr int64_t kSecondNs = 1000000000;
+// Limit of a loss, well within an int64_t: a hostile endpoint may report any duration.
+constexpr double kMostNs = 1e18;
 // A time may differ by as much between two answers of an endpoint whose clock is wrong.
 constexpr int64_t kMostApartNs = 5 * kSecondNs;
 // Ranks arrived together with the last rank if they arrived at most this part of the others' wait
@@ -289,7 +291,7 @@ void StragglerState::Weigh(const CommunicatorSnapshot& communicator, std::vector
     of.last_call = match.number();
     of.last_end_ns = match.end_ns;
     of.has_last = true;
-    const int64_t covered_ns = match.end_ns - begin_ns;
+    const int64_t covered_ns = ElapsedNs(match.end_ns, begin_ns);
     if (covered_ns <= longest_ns) continue;
     longest = kind;
     longest_ns = covered_ns;
@@ -353,8 +355,8 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double
     window_.rounds += round;
     const double part = 1 / static_cast<double>(match.last.size());
     const double seconds = match.loss * match.calls * shrink * part;
-    const int64_t from_ns =
-        match.calls > 1 ? match.from_ns : match.end_ns - static_cast<int64_t>(match.loss * kSecond);
+    const auto loss_ns = static_cast<int64_t>(std::min(match.loss * kSecond, kMostNs));
+    const int64_t from_ns = match.calls > 1 ? match.from_ns : ElapsedNs(match.end_ns, loss_ns);
     for (const std::size_t last : match.last) {
       OfRank& of = ranks_[ranks[last]->rank()];
       of.total_seconds += seconds;

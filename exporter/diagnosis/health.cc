@@ -182,16 +182,12 @@ class Examiner {
     return calls < kLeastCalls;
   }
 
-  static int64_t ThresholdOf(const ProcessSnapshot& process) {
-    return process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
-  }
-
   // True if no work finishes in CUDA graphs and the GPU's use is not known, so a replay may be
   // stalled.
   bool IsQuietUnseen(const RankView& rank) const {
     const GpuUse use = rank.communicator->work.gpu_use;
     return rank.activity.is_quiet() && (use == GpuUse::kUnknown || use == GpuUse::kShared) &&
-           ElapsedNs(now_ns_, rank.activity.since_realtime_ns) / 2 >= ThresholdOf(*rank.process);
+           ElapsedNs(now_ns_, rank.activity.since_realtime_ns) / 2 >= HangAfterNs(*rank.process);
   }
 
   // Updates the time since which the whole set has been idle; INT64_MAX: it is not idle.
@@ -206,7 +202,7 @@ class Examiner {
       longest_pause_ns_ = std::max<int64_t>(
           longest_pause_ns_, static_cast<int64_t>(std::min<uint64_t>(wait.longest_ns, INT64_MAX)));
     }
-    longest_pause_ns_ = std::max(longest_pause_ns_, ThresholdOf(*rank.process));
+    longest_pause_ns_ = std::max(longest_pause_ns_, HangAfterNs(*rank.process));
     if (each.launches == 0) return;
     const int64_t pause_ns = ElapsedNs(last_ns, each.init_realtime_ns) /
                              static_cast<int64_t>(std::min<uint64_t>(each.launches, INT64_MAX));

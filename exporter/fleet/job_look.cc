@@ -36,8 +36,7 @@ int64_t WrittenAt(const FleetAnswer& answer, int64_t asked_realtime_ns) {
 // A stopped process must be known before a hang is reported (kStoppedAfterNs).
 void ShortenThresholds(int64_t hang_after_ns, SnapshotSet* set) {
   for (ProcessSnapshot& process : set->processes) {
-    const int64_t own_ns = process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
-    process.hang_after_ns = std::min(own_ns, hang_after_ns);
+    process.hang_after_ns = std::min(HangAfterNs(process), hang_after_ns);
   }
 }
 

@@ -9,8 +9,8 @@
 // rank of each communicator cannot show late ranks. A job whose summaries show a late rank, or
 // another health than the last poll, is polled more often.
 //
-// A hang whose endpoints all fall silent stays until an endpoint answers that reports live processes
-// of the job, or until all are forgotten.
+// A hang whose waiting endpoints all fall silent stays until all are forgotten, or until an endpoint
+// without its communicator reports live processes of the job.
 //
 // The watcher's memory only saves polls and bridges lost answers: another watcher, or this one
 // after a restart, gives the same verdicts. The last answer of a silent endpoint counts for

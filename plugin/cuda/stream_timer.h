@@ -29,8 +29,8 @@
 //
 // If NCCL's own counter of finished work is proven (work_proof.h), a "hurried" launch, less than
 // 100 us after the previous one, has no tail: an event is half of a callback's cost. If its
-// operation is reported next, it gets no ticket, and so no stop callback (launch_follower.h). Launches with
-// markers or gates keep their tail. If the counter is refuted, or is not read for 2 s of this
+// operation is reported next, it gets no ticket, and so no stop callback (launch_follower.h). Launches
+// with markers or gates keep their tail. If the counter is refuted, or is not read for 2 s of this
 // process' running time, launches after a complete last tail are OldestLaunch::kUntold: their state
 // is unknown until a later tail completes or the counter is read again.
 //

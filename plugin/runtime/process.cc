@@ -23,8 +23,8 @@ namespace nccl_pulse {
 namespace {
 
 // Returns the tag of this process' tickets, another one at each call: a forked child holds its
-// parent's tickets, which must not match its own. Never 0, so that no
-// ticket looks like an address (plugin/next/handle_pairs.h). The caller holds the init lock.
+// parent's tickets, which must not match its own. The tag is never 0, so that no ticket looks like
+// an address (plugin/next/handle_pairs.h). The caller holds the init lock.
 uint32_t MakeProcessTag() {
   static uint32_t last = 0;
   uint32_t tag = 0;

@@ -38,7 +38,7 @@
 
 namespace nccl_pulse {
 
-// What NCCL passes to a profiler's init, in one form for all API versions. Valid during the call.
+// The arguments of a profiler's init, in one form for all API versions. Valid during the call.
 struct InitArguments {
   int api_version;
   uint64_t comm_id;       // 0: not passed by this version

@@ -308,7 +308,7 @@ TEST_F(JobVerdictTest, OnlyTheEndpointsOfAJobExcuseItsUnreportedRanksByRejecting
   }
 }
 
-// It has ended two seconds after the others began to wait.
+// The rank has ended two seconds after the others began to wait.
 TEST_F(JobVerdictTest, TheTimesOfAnEndAndOfTheWait) {
   job.Launch(kTensor, 0, "AllReduce");
   const std::string waits = ClockWords(job.now());

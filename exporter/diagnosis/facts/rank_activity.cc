@@ -14,10 +14,8 @@ constexpr int64_t kLaunchSlackNs = 1000000000;
 bool IsPollerStalled(const ProcessSnapshot& process, int64_t now_ns) {
   const int64_t polled = process.last_poll_realtime_ns;
   if (polled == 0) return process.poller == PollerState::kRunning;  // it has never polled
-  const int64_t hang_after_ns =
-      process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
   return ElapsedNs(SeenUntil(process, now_ns), polled) >=
-         std::clamp(hang_after_ns, kLeastHangAfterNs, kStoppedAfterNs);
+         std::clamp(HangAfterNs(process), kLeastHangAfterNs, kStoppedAfterNs);
 }
 
 // True if some of the events `wanted` were requested from NCCL, and are no longer reported.

@@ -26,6 +26,10 @@ namespace nccl_pulse {
 
 // Thresholds for a hang (ProcessSnapshot::hang_after_ns), at least a second.
 inline constexpr int64_t kDefaultHangAfterNs = 10000000000;
+// Returns the process' own threshold, or the default.
+inline int64_t HangAfterNs(const ProcessSnapshot& process) {
+  return process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
+}
 inline constexpr int64_t kLeastHangAfterNs = 1000000000;
 
 // If a process' background thread has not polled for this long (normally it polls every 20 to 100

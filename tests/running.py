@@ -136,6 +136,13 @@ def _write_report(path, report):
     xml.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
 
+def _print_failures(report):
+    """Prints them at the end, because logs of many cases are cut in the middle."""
+    for test_id, (kind, text) in report.outcomes.items():
+        if kind in ("failure", "error"):
+            sys.stderr.write("%s of %s, after %.1f s:\n%s\n" % (kind, test_id, report.seconds.get(test_id, 0), text[-2000:]))
+
+
 def main(at_once=1):
     """Runs the tests of the program's own module; those named by --test_filter or the command line.
 
@@ -157,4 +164,5 @@ def main(at_once=1):
     path = os.environ.get("XML_OUTPUT_FILE")
     if path:
         _write_report(path, report)
+    _print_failures(report)
     sys.exit(0 if report.is_good else 1)

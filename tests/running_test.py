@@ -131,6 +131,9 @@ class RunningTest(unittest.TestCase):
         self.assertEqual(output.count("set up"), 0)
         self.assertEqual(self.errors.count("set up"), 1)
         self.assertIn("AssertionError: 1 != 2", self.errors)
+        # The failures stand at the end once more.
+        for last in ("failure of __main__.Mixed.test_bad", "error of __main__.Mixed.test_broken"):
+            self.assertIn(last, self.errors.rpartition("Ran ")[2])
 
     def test_side_by_side_nobody_waits_for_the_others(self):
         """Both wait for each other's file."""

@@ -21,14 +21,20 @@ inline std::chrono::nanoseconds ThreadCpuTime() {
 // CpuBudget is a token bucket of CPU time. It fills at `share` of elapsed time, up to `burst` times
 // `share`. Work may begin while the bucket is not empty, and may overdraw it, since its cost is
 // known only afterwards. So any period T costs at most share * (T + burst), plus one piece of work.
+//
+// It is never empty for longer than `longest_pause`, because a cost may be wrong: a kernel without
+// steal time charges a pause of its virtual machine to the thread that was running. Only pieces of
+// work that cost more than share * longest_pause exceed the share.
 class CpuBudget {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Nanoseconds = std::chrono::nanoseconds;
 
   // Starts full. `share`: fraction of one core, above 0.
-  CpuBudget(double share, Nanoseconds burst, Time now)
+  CpuBudget(double share, Nanoseconds burst, Time now,
+            Nanoseconds longest_pause = std::chrono::minutes(5))
       : share_(share),
+        least_ns_(-share * static_cast<double>(longest_pause.count())),
         most_ns_(share * static_cast<double>(burst.count())),
         left_ns_(most_ns_),
         filled_(now) {}
@@ -39,7 +45,7 @@ class CpuBudget {
   }
   void Spend(Nanoseconds cpu, Time now) {
     Fill(now);
-    left_ns_ -= static_cast<double>(cpu.count());
+    left_ns_ = std::max(left_ns_ - static_cast<double>(cpu.count()), least_ns_);
   }
   // Returns the time from which Allows() is true if nothing more is spent. It is in the past if
   // Allows() is true now.
@@ -61,6 +67,7 @@ class CpuBudget {
   }
 
   double share_;
+  double least_ns_;
   double most_ns_;
   double left_ns_;
   Time filled_;

@@ -24,6 +24,8 @@ inline constexpr double kHandoverShare = 0.2;
 // all processes of a node may come at once.
 inline constexpr std::chrono::seconds kCpuBurst{10};
 inline constexpr std::chrono::seconds kHandoverBurst{60};
+// Clients are served again after this long, whatever serving them has cost.
+inline constexpr std::chrono::seconds kLongestSilence{30};
 
 }  // namespace nccl_pulse
 

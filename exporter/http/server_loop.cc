@@ -32,7 +32,8 @@ ServerLoop::ServerLoop(Options options, Entrance* entrance)
       entrance_(*entrance),
       responder_(&options_.handlers, options_.guard.get()),
       clients_(options_.guard.get(), &responder_, options_.log),
-      clients_budget_(options_.cpu_share * kClientsShare, kCpuBurst, MonotonicNow()),
+      clients_budget_(options_.cpu_share * kClientsShare, kCpuBurst, MonotonicNow(),
+                      kLongestSilence),
       entrance_budget_(options_.cpu_share * kHandoverShare, kHandoverBurst, MonotonicNow()),
       failure_(options_.log) {}
 

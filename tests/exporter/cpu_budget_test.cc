@@ -47,6 +47,14 @@ TEST(CpuBudget, OverAnyTimeNoMoreIsSpentThanTheShareAndTheBurst) {
   }
 }
 
+TEST(CpuBudget, IsNotEmptyForLongerThanTheLongestPauseWhateverACostWas) {
+  CpuBudget budget(0.02, seconds(10), kStart, seconds(30));
+  budget.Spend(seconds(60), kStart);  // 50 minutes' worth
+  EXPECT_FALSE(budget.Allows(kStart + seconds(29)));
+  EXPECT_LE(budget.allows_from(), kStart + seconds(31));
+  EXPECT_TRUE(budget.Allows(kStart + seconds(31)));
+}
+
 TEST(CpuBudget, AClockThatStandsStillEarnsNothing) {
   CpuBudget budget(0.5, seconds(1), kStart);
   budget.Spend(milliseconds(600), kStart);

@@ -58,7 +58,8 @@ def warm_up(options, job):
     wait_until(lambda: len((inject_watch.communicator(job, "train") or {"ranks": ()})["ranks"])
                == options.gpus, 20, "all ranks are on the page")
     options.limit.sleep(options.run_in)
-    comms = [inject_watch.communicator(job, name) for name in ("train", "other")]
+    comms = [wait_until(lambda name=name: inject_watch.communicator(job, name), 20, name + " is on the page")
+             for name in ("train", "other")]
     for comm in comms:
         if comm["hang"]:
             raise Failure("a hang before there is one: %s" % comm["hang"])

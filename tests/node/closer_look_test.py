@@ -120,7 +120,7 @@ class CloserLookTest(NodeCase):
         server = self.server_of([stopped, other, fixed])
         if server is stopped:
             stopped, other = other, stopped
-        os.kill(stopped.pid, signal.SIGSTOP)
+        stopped.stop()
         try:
             status, said = self.trace("--every=3", "--duration=0.5s", "--timeout=1s")
         finally:

@@ -112,6 +112,11 @@ class Process:
                         return True
         return False
 
+    def stop(self):
+        """Returns when all its threads stand."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
     def kill(self):
         self.process.kill()
         self.process.wait()

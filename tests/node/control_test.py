@@ -79,7 +79,7 @@ class ControlTest(AgentCase):
 
     def test_a_stopped_process_is_named_and_not_waited_for(self):
         stopped, other = self.start_ranks(2)
-        os.kill(stopped.pid, signal.SIGSTOP)
+        stopped.stop()
         try:
             status, text = pulse("set", "HANG_SECONDS=5", "--timeout=1s", *self.pids([stopped, other]))
             self.assertEqual(status, 4, text)

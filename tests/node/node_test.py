@@ -122,7 +122,7 @@ class TakeoverTest(NodeCase):
     def test_stopped_server_can_not_be_replaced_and_goes_on(self):
         processes = self.start_ranks(2)
         server = self.server_of(processes)
-        os.kill(server.pid, signal.SIGSTOP)
+        server.stop()
         late = Process(7, self.listen, init=False)
         self.addCleanup(late.close)
         self.assertEqual(late.ask("init"), "nowhere")  # nobody has told it where it is served
@@ -134,7 +134,7 @@ class TakeoverTest(NodeCase):
     def test_stopped_server_that_is_killed_is_replaced(self):
         processes = self.start_ranks(2)
         server = self.server_of(processes)
-        os.kill(server.pid, signal.SIGSTOP)
+        server.stop()
         late = self.start(7)
         server.kill()
         other = next(process for process in processes if process is not server)

@@ -1,5 +1,6 @@
 """A hang of a job without the plugin, by the programs: the agent finds it, and metrics, watch and verdict follow."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -160,12 +161,16 @@ class AgentOutsideTest(unittest.TestCase):
                 if os.path.exists(os.path.join(out, file)):
                     with open(os.path.join(out, file), encoding="utf-8") as opened:
                         read[file] = opened.read()
-            return read.get("ras.json"), read["missing.txt"]
+            return read.get("ras.json"), read["missing.txt"].splitlines()
 
         elsewhere = "3 processes use RAS in another network namespace. Next: kubectl exec POD -- pulse diagnose"
-        report, missing = capture("outside")
-        self.assertEqual(report, None)
-        self.assertIn("ras.json: " + elsewhere, missing)
+        def is_told(report, lines):
+            self.assertIsNone(report)
+            return any(elsewhere in line for line in lines)
+
+        # A busy machine may leave out processes whose files in /proc do not answer in time.
+        attempts = itertools.count()
+        wait_until(lambda: is_told(*capture("outside%d" % next(attempts))), "the capture tells of all three")
         self.assertEqual(capture("inside", "--enter-namespaces")[0], ras.answers["STATUS"].decode())
 
         def diagnose(*flags):
@@ -174,8 +179,7 @@ class AgentOutsideTest(unittest.TestCase):
             verdict = json.loads(run.stdout)
             return verdict["ras"], [note for note in verdict["notes"] if elsewhere in note]
 
-        found, notes = diagnose()
-        self.assertEqual((found, len(notes)), (None, 1))
+        wait_until(lambda: is_told(*diagnose()), "diagnose tells of all three")
         found, notes = diagnose("--enter-namespaces")
         self.assertEqual((found["report"].strip(), notes), (ras.answers["STATUS"].decode(), []))
         log = os.path.join(self.folder, "log")

@@ -48,8 +48,8 @@ enum class Situation : uint8_t {
 
 // Texts with placeholders. {has} and {is} agree with the number of named ranks. {op} is the
 // operation in which the others wait, {call} the missing call or else {op}, {comm} a communicator.
-// {pid}, {where}, {on} and {gpu} locate the first named rank, and {at} is the time of its end. Null:
-// as without a situation.
+// {idle} says why the named ranks do not run, if the kernel tells. {pid}, {where}, {on} and {gpu}
+// locate the first named rank, and {at} is the time of its end. Null: as without a situation.
 struct VerdictWords {
   const char* named;   // follows the ranks
   const char* nobody;  // if no rank can be named
@@ -108,7 +108,7 @@ inline constexpr VerdictEntry kVerdicts[] = {
     {HangVerdict::kProcessStopped,
      "process_stopped",
      "a process does nothing",
-     {"{has} done nothing", kNobodyNamed,
+     {"{idle}", kNobodyNamed,
       "cat /proc/{pid}/status /proc/{pid}/stack{where} (stopped? a debugger? a driver call?)",
       nullptr}},
     {HangVerdict::kDriverError,

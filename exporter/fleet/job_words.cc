@@ -39,13 +39,14 @@ std::string Who(const std::vector<JobRank>& ranks) {
                       more == 0 ? "" : absl::StrCat("; ", more, " more"));
 }
 
-// Returns " at 16:06:57 UTC", when all named processes ended; "" if that is not known.
-std::string AtEndOf(const JobRoot& root) {
-  std::set<std::string> times;
+// Returns the text of each named process if it is the same for all; "" otherwise.
+template <typename Text>
+std::string OfAll(const JobRoot& root, Text text) {
+  std::set<std::string> texts;
   for (const JobRank& rank : root.ranks) {
-    times.insert(rank.process == nullptr ? "" : AtEnd(*rank.process));
+    texts.insert(rank.process == nullptr ? "" : text(*rank.process));
   }
-  return times.size() == 1 ? *times.begin() : "";
+  return texts.size() == 1 ? *texts.begin() : "";
 }
 
 // Returns the verdict's words, to follow "global rank 3 on node-1 (GPU 3, pid 7) ", or "no rank is
@@ -71,9 +72,15 @@ std::string What(const JobLook& look, const JobRoot& root) {
   if (look.is_of_dumps && root.situation == Situation::kPlain) {
     words = WordsOf(root.verdict, Situation::kOfDumps, column);
   }
-  return absl::StrReplaceAll(words, {{"{has}", is_one ? "has" : "have"},
-                                     {"{is}", is_one ? "is" : "are"},
-                                     {"{at}", AtEndOf(root)},
+  const std::string why = OfAll(root, [](const auto& its) { return WhyNotRunning(its.run_state); });
+  const char* const has = is_one ? "has" : "have";
+  const char* const is = is_one ? "is" : "are";
+  const std::string idle =
+      why.empty() ? absl::StrCat(has, " done nothing") : absl::StrCat(is, " ", why);
+  return absl::StrReplaceAll(words, {{"{has}", has},
+                                     {"{is}", is},
+                                     {"{idle}", idle},
+                                     {"{at}", OfAll(root, AtEnd)},
                                      {"{call}", call},
                                      {"{op}", op},
                                      {"{comm}", comm}});

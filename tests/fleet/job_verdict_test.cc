@@ -324,6 +324,17 @@ TEST_F(JobVerdictTest, TheTimesOfAnEndAndOfTheWait) {
                                            waits + " (12 s). Next"));
 }
 
+TEST_F(JobVerdictTest, WhyAProcessDoesNotRun) {
+  job.Launch(kTensor, 0, "AllReduce");
+  AdvanceWithout(&job, 1);
+  const auto sentence = [this](RunState state) {
+    job.process(1).run_state = state;
+    return JobSentence(Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now()));
+  };
+  EXPECT_THAT(sentence(RunState::kFrozen), HasSubstr(") is frozen by its cgroup; 1 of 4 "));
+  EXPECT_THAT(sentence(RunState::kUnknown), HasSubstr(") has done nothing; 1 of 4 "));
+}
+
 // The root of a Broadcast leaves before the others.
 TEST_F(JobVerdictTest, ThatNothingCompletesIsNotSaidOfWhatTheRootHasCompleted) {
   for (const int rank : {0, 1}) job.Launch(kTensor, rank, "Broadcast");

@@ -1,4 +1,4 @@
-"""Jobs at which it is easy to name the wrong rank, all at once, over a network: who is paged, and when.
+"""Jobs at which it is easy to name the wrong rank, all at once, over a network: who is paged, when, and the text.
 
 The nodes, jobs and watchers are those of network_paging_test. What goes wrong:
 
@@ -9,6 +9,8 @@ The nodes, jobs and watchers are those of network_paging_test. What goes wrong:
   retried     a call failed and was made again; another rank does not call
   stopped     a rank has SIGSTOP for 14 s; the job resumes
   exits       a rank stays in exit()
+  ends        all ranks end as they should
+  requeued    all ranks are killed, and run again on half of the nodes
   no-id-*     two jobs without an id: one writes checkpoints, a rank of the other does not call
 """
 
@@ -33,11 +35,27 @@ JOBS = {
     "retried": (2, 4, {4: "retried", 6: "silent"}, "well"),
     "stopped": (1, 2, {}, "well"),
     "exits": (3, 2, {1: "exits"}, "well"),
+    "ends": (3, 2, {}, "well"),
+    "requeued": (4, 2, {}, "well"),
     "no-id-saves": (0, 2, {0: "saves"}, "well"),
     "no-id-hangs": (4, 2, {3: "silent"}, "well"),
 }
 # {job: the only rank that may be named}
 CULPRITS = {"ahead": 5, "away": 0, "no-id-saves": 0, "watchdog": 5, "retried": 6, "stopped": 3, "exits": 1, "no-id-hangs": 3}
+# {job: what its message says after "hangs: "}
+NEXT = r"; \d processes wait. Next: py-spy dump --pid \d+ on node-%d"
+TEXTS = {
+    "watchdog": r"rank 5 \(node-3, GPU 5\) has not called AllReduce #\d+ \(up to 4KiB\)" + NEXT % 3,
+    "foreign": "no rank is named: GPUs of communicator [0-9a-f]+ are behind earlier work of their own, which has not "
+               "ended; 4 processes wait. Next: nvidia-smi and py-spy dump on its hosts",
+    "retried": r"rank 6 \(node-5, GPU 6\) has not called 2 x AllReduce" + NEXT % 5,
+    "exits": r"rank 1 \(node-3, GPU 1\) is in exit\(\), and has not called AllGather .*; 3 processes wait. Next: gdb -p",
+    "no-id-hangs": r"rank 3 \(node-5, GPU 3\) has not called AllReduce" + NEXT % 5,
+    "ahead": "no rank is named: communicator [0-9a-f]+ makes no progress; 8 processes wait. Next: pulse status",
+    "away": r"rank 0 \(node-2, GPU 0\) has not called AllGather.*" + NEXT % 2,
+    "no-id-saves": r"rank 0 \(node-0, GPU 0\) has not called AllGather.*" + NEXT % 0,
+    "stopped": r"rank 3 \(node-2, GPU 3\) is stopped by a signal; 3 processes wait. Next: cat /proc/\d+/status",
+}
 PAGED = {"watchdog", "foreign", "retried", "exits", "no-id-hangs"}
 VERDICTS = {"watchdog": "rank_not_called", "retried": "rank_not_called", "exits": "rank_not_called",
             "foreign": "no_progress"}
@@ -51,12 +69,15 @@ class AwkwardJobsTest(unittest.TestCase):
     def setUp(self):
         self.cluster = WatchedCluster(self, 7, interval_s=INTERVAL_S, hung_s=6, waits=WAITS)
         self.jobs = {}
-        for name, (first, nodes, behaviours, others) in JOBS.items():
-            self.jobs[name] = Job(name, self.cluster.nodes[first:first + nodes], self.cluster.folder, behaviours,
-                                  others, has_id=not name.startswith("no-id"))
-            self.addCleanup(self.jobs[name].end)
+        for name in JOBS:
+            self.start(name, *JOBS[name])
         self.begin = time.monotonic() + SAVES_S
         self.told = {}  # {(path, alert, job, host, rank): when first, in seconds after all went wrong}
+
+    def start(self, name, first, nodes, behaviours, others):
+        self.jobs[name] = Job(name, self.cluster.nodes[first:first + nodes], self.cluster.folder, behaviours, others,
+                              has_id=not name.startswith("no-id"))
+        self.addCleanup(self.jobs[name].end)
 
     def look(self):
         for each in self.cluster.sent():
@@ -87,6 +108,12 @@ class AwkwardJobsTest(unittest.TestCase):
         self.run_for(SAVES_S - HEALTHY_S)
         for job in self.jobs.values():
             job.go_wrong()
+        for rank in self.jobs["ends"].ranks:
+            rank.terminate()
+        for rank in self.jobs["requeued"].ranks:
+            rank.kill()
+        first, _, *does = JOBS["requeued"]
+        self.start("requeued", first, 1, *does)
         stopped = self.jobs["stopped"].ranks[3]
         stopped.send_signal(signal.SIGSTOP)
         self.addCleanup(stopped.send_signal, signal.SIGCONT)
@@ -118,6 +145,9 @@ class AwkwardJobsTest(unittest.TestCase):
         for each in self.told:
             _, alert, _, host, rank = each
             job = self.job_of(each)
+            if alert in HANG:
+                begin = "^A job without ID" if job.startswith("no-id") else "^Job " + job
+                self.assertRegex(self.cluster.summary(each), "%s hangs: %s" % (begin, TEXTS.get(job, "nothing")))
             if alert in HANG and host:
                 culprit = CULPRITS.get(job)
                 self.assertEqual((host, rank), (culprit is not None and self.jobs[job].host_of(culprit), str(culprit)),

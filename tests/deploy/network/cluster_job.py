@@ -24,10 +24,11 @@ class Job:
 
     def __init__(self, name, nodes, folder, behaviours=(), others="well", has_id=True):
         self.name, self.nodes = name, nodes
-        path = os.path.join(folder, name)
+        number = next(self.communicators)
+        path = os.path.join(folder, "%s-%d" % (name, number))
         with open(path, "xb") as file:
             file.truncate(mmap.PAGESIZE)  # ranks make it longer
-        communicators = str(next(self.communicators) + os.getpid() * 1000)
+        communicators = str(number + os.getpid() * 1000)
         self.ranks = [
             node.start([RANK, PLUGIN, DRIVER, path, str(len(nodes)), str(GPUS), str(index * GPUS + gpu),
                         communicators, dict(behaviours).get(index * GPUS + gpu, others)],

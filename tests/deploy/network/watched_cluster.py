@@ -53,9 +53,17 @@ class WatchedCluster:
     def sent(self, *paths):
         """What has arrived at the webhook: (path, alert's name, job id, host, rank), each once, in order."""
         return list(dict.fromkeys(
-            (path, *(alert["labels"].get(name, "") for name in ("alertname", "job_id", "Hostname", "global_rank")))
-            for path, alert in list(self.webhook.alerts)
+            self.key(path, alert) for path, alert in list(self.webhook.alerts)
             if alert["status"] == "firing" and (not paths or path in paths)))
+
+    @staticmethod
+    def key(path, alert):
+        return (path, *(alert["labels"].get(name, "") for name in ("alertname", "job_id", "Hostname", "global_rank")))
+
+    def summary(self, sent):
+        """The text of the first alert of this kind."""
+        return next(alert["annotations"]["summary"] for path, alert in list(self.webhook.alerts)
+                    if alert["status"] == "firing" and sent == self.key(path, alert))
 
     def diagnose(self, job_id):
         """Of `pulse diagnose` on the machine that watches: a process, whose answer verdict() reads."""

@@ -38,12 +38,16 @@ size_t Utf8SequenceLength(const std::string& text, size_t at) {
 }  // namespace
 
 std::string CopyFromShared(const char* field, size_t size) {
-  std::string raw;
-  for (size_t i = 0; i < size; ++i) {
-    const char c = __atomic_load_n(&field[i], __ATOMIC_RELAXED);
-    if (c == '\0') break;
-    raw.push_back(c);
+  const auto byte = [field](size_t i) { return __atomic_load_n(&field[i], __ATOMIC_RELAXED); };
+  size_t length = 0;
+  while (length < size && byte(length) != '\0') ++length;
+  std::string raw(length, '\0');
+  bool is_clean = true;
+  for (size_t i = 0; i < length; ++i) {
+    raw[i] = byte(i);
+    is_clean &= raw[i] >= 0x20 && raw[i] < 0x7f;
   }
+  if (is_clean) return raw;
   std::string clean;
   clean.reserve(raw.size());
   for (size_t i = 0; i < raw.size();) {

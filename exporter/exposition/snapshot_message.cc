@@ -1,5 +1,6 @@
 #include "exporter/exposition/snapshot_message.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <type_traits>
@@ -361,9 +362,10 @@ class Reader {
     const protozero::data_view view = in_.get_view();
     if (messages.size() >= most) throw TooMany();
     if (messages.size() == messages.capacity()) {
-      // A vector has both copies while it grows.
+      // A vector has both copies while it grows. Elements that do not follow each other, from a
+      // hostile writer, double it.
       const std::size_t before = messages.size();
-      const std::size_t more = before == 0 ? 1 : before;
+      const std::size_t more = std::min(std::max(before, NextWith(field) + 1), most - before);
       room_->Take((before + more) * sizeof(T));
       messages.reserve(before + more);
       room_->Give(before * sizeof(T));
@@ -377,6 +379,14 @@ class Reader {
   }
 
  private:
+  // Returns how many of the next fields in a row have this tag.
+  std::size_t NextWith(uint32_t field) const {
+    protozero::pbf_reader ahead = in_;
+    std::size_t count = 0;
+    for (; ahead.next() && ahead.tag() == field; ++count) ahead.skip();
+    return count;
+  }
+
   bool Is(uint32_t field, protozero::pbf_wire_type type) {
     if (is_read_ || in_.tag() != field || in_.wire_type() != type) return false;
     is_read_ = true;

@@ -319,9 +319,10 @@ TEST(SnapshotMessage, DamageIsHarmless) {
 // What a list took while it grew is free again: 2,000 endpoints share the room.
 TEST(SnapshotMessage, TakesTheRoomThatItKeeps) {
   SnapshotSet set;
-  set.processes.resize(1024);
+  set.processes.resize(512);
   for (ProcessSnapshot& process : set.processes) process.pid = 1;
-  const std::string text = WriteSnapshots(set, kStart, kSecond);
+  const std::string half = WriteSnapshots(set, kStart, kSecond);
+  const std::string text = half + half;  // a list in two parts grows in between
   constexpr uint64_t kKept = 1024 * sizeof(ProcessSnapshot);
   SnapshotMessage message;
   std::string error;
@@ -331,6 +332,8 @@ TEST(SnapshotMessage, TakesTheRoomThatItKeeps) {
   EXPECT_LE(message.bytes, kKept + (kKept >> 4));
   // Not without room for the last two copies of the list.
   EXPECT_FALSE(ReadSnapshots(text, kStart, kKept * 5 / 4, &message, &error));
+  // A list in one part needs room for itself alone.
+  EXPECT_TRUE(ReadSnapshots(half, kStart, kKept * 5 / 8, &message, &error)) << error;
 }
 
 // Two bytes of a message may be a whole communicator in memory.

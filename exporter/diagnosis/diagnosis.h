@@ -44,8 +44,10 @@ class Diagnosis {
   }
 
   // Returns a diagnosis per communicator of `snapshots`, ordered by ID. Call it for each set that
-  // is read; a timed call counts once, however often it is read.
-  DiagnosisResult Update(const SnapshotSet& snapshots, int64_t now_realtime_ns);
+  // is read; a timed call counts once, however often it is read. `all_views`, if not null, gets the
+  // views that were compared, for JudgeJob and HealthOf.
+  DiagnosisResult Update(const SnapshotSet& snapshots, int64_t now_realtime_ns,
+                         std::vector<CommunicatorView>* all_views = nullptr);
 
  private:
   // Key: a communicator's ID and number (same_ids.h).

@@ -49,8 +49,9 @@ constexpr uint64_t kLeastCalls = 16;  // needed to know how often the job calls
 
 class Examiner {
  public:
-  Examiner(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
-      : snapshots_(snapshots), now_ns_(now_ns), views_(GroupByCommunicator(snapshots, now_ns)) {
+  Examiner(const SnapshotSet& snapshots, const std::vector<CommunicatorView>& views,
+           const DiagnosisResult& diagnosis, int64_t now_ns)
+      : snapshots_(snapshots), now_ns_(now_ns), views_(views) {
     for (const ProcessSnapshot& process : snapshots.processes) {
       if (process.end == ProcessEnd::kLive) AddProcess(process);
     }
@@ -403,7 +404,7 @@ class Examiner {
 
   const SnapshotSet& snapshots_;
   const int64_t now_ns_;
-  const std::vector<CommunicatorView> views_;
+  const std::vector<CommunicatorView>& views_;
   // Ended processes that a rank may wait for; other ended processes; live processes that are not
   // running.
   std::vector<std::string> lost_, left_, stopped_;
@@ -433,7 +434,13 @@ class Examiner {
 
 Health HealthOf(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                 int64_t now_realtime_ns) {
-  Health health = Examiner(snapshots, diagnosis, now_realtime_ns).Make();
+  return HealthOf(snapshots, GroupByCommunicator(snapshots, now_realtime_ns), diagnosis,
+                  now_realtime_ns);
+}
+
+Health HealthOf(const SnapshotSet& snapshots, const std::vector<CommunicatorView>& views,
+                const DiagnosisResult& diagnosis, int64_t now_realtime_ns) {
+  Health health = Examiner(snapshots, views, diagnosis, now_realtime_ns).Make();
   for (std::string& each : EnvironmentDifferences(snapshots)) {
     health.notes.push_back(std::move(each));
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
 
 namespace nccl_pulse {
@@ -53,6 +54,9 @@ struct Health {
 
 Health HealthOf(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                 int64_t now_realtime_ns);
+// As above. `views`: of these snapshots, at this time.
+Health HealthOf(const SnapshotSet& snapshots, const std::vector<CommunicatorView>& views,
+                const DiagnosisResult& diagnosis, int64_t now_realtime_ns);
 
 }  // namespace nccl_pulse
 

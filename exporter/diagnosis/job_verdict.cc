@@ -23,11 +23,9 @@ constexpr int64_t kTogetherNs = 2000000000;
 
 class JobJudge {
  public:
-  JobJudge(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
-      : views_(GroupByCommunicator(snapshots, now_ns)),
-        diagnosis_(diagnosis),
-        jobs_(JobsOf(views_)),
-        has_root_(jobs_.size()) {
+  JobJudge(const SnapshotSet& snapshots, const std::vector<CommunicatorView>& views,
+           const DiagnosisResult& diagnosis)
+      : views_(views), diagnosis_(diagnosis), jobs_(JobsOf(views_)), has_root_(jobs_.size()) {
     for (const ProcessSnapshot& process : snapshots.processes) {
       if (process.end == ProcessEnd::kLive) ++verdict_.processes;
     }
@@ -219,7 +217,7 @@ class JobJudge {
     return root;
   }
 
-  const std::vector<CommunicatorView> views_;
+  const std::vector<CommunicatorView>& views_;
   const DiagnosisResult& diagnosis_;  // one entry for each view
   const std::vector<JobProcesses> jobs_;
   std::vector<bool> has_root_;               // by job: true if it has an unusual root
@@ -243,7 +241,12 @@ std::string FirstStep(const JobStraggler& straggler) {
 
 JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                     int64_t now_realtime_ns) {
-  return JobJudge(snapshots, diagnosis, now_realtime_ns).Make();
+  return JudgeJob(snapshots, GroupByCommunicator(snapshots, now_realtime_ns), diagnosis);
+}
+
+JobVerdict JudgeJob(const SnapshotSet& snapshots, const std::vector<CommunicatorView>& views,
+                    const DiagnosisResult& diagnosis) {
+  return JobJudge(snapshots, views, diagnosis).Make();
 }
 
 bool IsAnotherLookWorthwhile(const DiagnosisResult& diagnosis, const JobVerdict& verdict) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
 
 namespace nccl_pulse {
@@ -66,6 +67,9 @@ struct JobVerdict {
 
 JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                     int64_t now_realtime_ns);
+// As above. `views`: of these snapshots.
+JobVerdict JudgeJob(const SnapshotSet& snapshots, const std::vector<CommunicatorView>& views,
+                    const DiagnosisResult& diagnosis);
 
 // True if further polls by the same Diagnosis may name a straggler, or the rank that a late rank
 // waits for. After kLooksForStragglers polls, a second apart, more polls hardly help, even for a

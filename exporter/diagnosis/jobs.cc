@@ -33,31 +33,29 @@ Jobs::Jobs(const SnapshotSet& set) {
   }
 }
 
-void SetThresholds(int64_t otherwise_ns, std::vector<CommunicatorView>* views) {
-  Jobs jobs(*views);
+void SetThresholds(int64_t otherwise_ns, Jobs* jobs, std::vector<CommunicatorView>* views) {
   std::vector<int64_t> shortest(views->size());  // by job; 0: none is known
   for (std::size_t i = 0; i < views->size(); ++i) {
-    int64_t& of_job = shortest[jobs.OfView(i)];
+    int64_t& of_job = shortest[jobs->OfView(i)];
     for (const RankView& rank : (*views)[i].ranks) {
       of_job = ShorterThreshold(of_job, std::max<int64_t>(rank.process->hang_after_ns, 0));
     }
   }
   for (std::size_t i = 0; i < views->size(); ++i) {
-    const int64_t of_job = shortest[jobs.OfView(i)];
+    const int64_t of_job = shortest[jobs->OfView(i)];
     (*views)[i].hang_after_ns = of_job == 0 ? otherwise_ns : of_job;
   }
 }
 
-void ForgiveRejected(std::vector<CommunicatorView>* views) {
-  Jobs jobs(*views);
+void ForgiveRejected(Jobs* jobs, std::vector<CommunicatorView>* views) {
   std::vector<bool> is_any_rejected(views->size());  // by job
   for (std::size_t i = 0; i < views->size(); ++i) {
     for (const RankView& rank : (*views)[i].ranks) {
-      if (rank.process->rejected_beside != 0) is_any_rejected[jobs.OfView(i)] = true;
+      if (rank.process->rejected_beside != 0) is_any_rejected[jobs->OfView(i)] = true;
     }
   }
   for (std::size_t i = 0; i < views->size(); ++i) {
-    if (is_any_rejected[jobs.OfView(i)]) (*views)[i].are_all_expected = false;
+    if (is_any_rejected[jobs->OfView(i)]) (*views)[i].are_all_expected = false;
   }
 }
 

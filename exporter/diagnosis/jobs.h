@@ -43,12 +43,12 @@ class Jobs {
 };
 
 // Sets the threshold of each view's job: the shortest threshold of its processes, or
-// `otherwise_ns` if none is known.
-void SetThresholds(int64_t otherwise_ns, std::vector<CommunicatorView>* views);
+// `otherwise_ns` if none is known. `jobs`, here and below: the jobs of these views.
+void SetThresholds(int64_t otherwise_ns, Jobs* jobs, std::vector<CommunicatorView>* views);
 
 // Clears `are_all_expected` in the views of jobs with an endpoint that has rejected processes: the
 // ranks that are not reported may be theirs.
-void ForgiveRejected(std::vector<CommunicatorView>* views);
+void ForgiveRejected(Jobs* jobs, std::vector<CommunicatorView>* views);
 
 }  // namespace nccl_pulse
 

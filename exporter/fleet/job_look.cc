@@ -56,7 +56,8 @@ class Look {
     look_.now_realtime_ns = RealtimeNs();
   }
 
-  JobLook Make() {
+  // `views`: gets the views of the poll's snapshots.
+  JobLook Make(std::vector<CommunicatorView>* views) {
     std::vector<FleetRequest> requests;
     requests.reserve(endpoints_.size());
     for (const Address& address : endpoints_) requests.push_back({address, "/api/v1/snapshots"});
@@ -91,7 +92,7 @@ class Look {
     look_.without_job = look_.heard - with_job.size();
     last_heard_->AddTo(heard_, &look_.set);
     if (options_.hang_after) ShortenThresholds(Nanoseconds(*options_.hang_after), &look_.set);
-    look_.diagnosis = diagnosis_->Update(look_.set, look_.now_realtime_ns);
+    look_.diagnosis = diagnosis_->Update(look_.set, look_.now_realtime_ns, views);
     last_heard_->Keep(
         look_.set, look_.diagnosis, look_.now_realtime_ns, [this](const ProcessSnapshot& process) {
           const auto found = look_.endpoint_of->find({process.hostname, process.pid});
@@ -235,16 +236,17 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   JobLookMemory own;
   JobLookMemory& memory = options.memory != nullptr ? *options.memory : own;
   JobLook look;
-  Communicators before;  // communicators that hung at the last poll
+  std::vector<CommunicatorView> views;  // of `look`
+  Communicators before;                 // communicators that hung at the last poll
   std::size_t went_on = 0;
   int looks = 0;
   for (int hangs = 0;;) {
-    look = Look(endpoints, options, &diagnosis, &memory.last_heard).Make();
+    look = Look(endpoints, options, &diagnosis, &memory.last_heard).Make(&views);
     Communicators now = Hanging(look.diagnosis);
     if (looks++ == 0 && AreKnown(memory, look.diagnosis)) before = now;
     const std::size_t kept = KeepHangs(before, &look.diagnosis);
     if (!before.empty()) went_on = SeenOf(before, look.diagnosis) - kept;
-    look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
+    look.verdict = JudgeJob(look.set, views, look.diagnosis);
     before = std::move(now);
     // Each poll waits for endpoints that do not answer, so the total time is also limited.
     const bool may_look = looks < options.most_looks &&
@@ -255,6 +257,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
         before.empty() ? may_look && IsAnotherLookWorthwhile(look.diagnosis, look.verdict)
                        : !is_found && hangs++ < kMostAgain;
     if (!is_another_due) break;
+    views.clear();
     look = JobLook();  // the next poll needs the memory
     malloc_trim(0);    // the freed blocks are too small for the next poll's
     std::this_thread::sleep_for(options.pause);
@@ -262,8 +265,9 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   Remember(look, &memory);
   look.looks = looks;
   look.went_on = went_on;
-  look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
-  if (before.empty() && options.hang_after) {
+  look.health = HealthOf(look.set, views, look.diagnosis, look.now_realtime_ns);
+  // A caller with a memory polls again.
+  if (before.empty() && options.hang_after && options.memory == nullptr) {
     NoteEarlyHangs(Nanoseconds(*options.hang_after), &look);
   }
   look.seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
@@ -331,8 +335,13 @@ std::vector<JobLook> SplitByJob(JobLook look) {
     if (part.set.unread_processes != 0) part.set.rejected = look.set.rejected;
     part.looks = look.looks;
     part.seconds = look.seconds;
-    part.verdict = JudgeJob(part.set, part.diagnosis, part.now_realtime_ns);
-    part.health = HealthOf(part.set, part.diagnosis, part.now_realtime_ns);
+    if (looks.size() == 1 && part.set.unread_processes == look.set.unread_processes) {
+      part.verdict = std::move(look.verdict);
+      part.health = std::move(look.health);
+    } else {
+      part.verdict = JudgeJob(part.set, part.diagnosis, part.now_realtime_ns);
+      part.health = HealthOf(part.set, part.diagnosis, part.now_realtime_ns);
+    }
     split.push_back(std::move(part));
   }
   return split;

@@ -104,24 +104,16 @@ std::vector<SameIds::Members> SameIds::TellApart(const Members& members) {
 }
 
 SameIds::SameIds(const SnapshotSet& set) {
-  Members all;
+  std::unordered_map<uint64_t, Members> by_id;
   for (const auto* processes : {&set.processes, &set.ended}) {
     for (const ProcessSnapshot& process : *processes) {
       for (const CommunicatorSnapshot& communicator : process.communicators) {
-        if (communicator.comm_id != 0) all.push_back({&process, &communicator});
+        if (communicator.comm_id != 0)
+          by_id[communicator.comm_id].push_back({&process, &communicator});
       }
     }
   }
-  std::stable_sort(all.begin(), all.end(), [](const Member& a, const Member& b) {
-    return a.communicator->comm_id < b.communicator->comm_id;
-  });
-  for (auto begin = all.begin(); begin != all.end();) {
-    const auto end = std::find_if(begin, all.end(), [&begin](const Member& member) {
-      return member.communicator->comm_id != begin->communicator->comm_id;
-    });
-    Add(Members(begin, end));
-    begin = end;
-  }
+  for (const auto& [id, members] : by_id) Add(members);
 }
 
 void SameIds::Add(const Members& members) {

@@ -161,6 +161,7 @@ class Examiner {
   bool IsLate(const ProcessSnapshot* process) const { return lates_.count(process) != 0; }
 
   std::vector<JobStraggler> Make() {
+    if (lates_.empty()) return {};
     AddHosts();
     AddOthers();
     std::sort(stragglers_.begin(), stragglers_.end(), [](const auto& a, const auto& b) {

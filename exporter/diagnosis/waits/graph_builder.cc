@@ -20,7 +20,8 @@ GraphBuilder::GraphBuilder(const std::vector<CommunicatorView>& views, int64_t n
 std::size_t GraphBuilder::AddThread(const RankView& rank) {
   const CommunicatorSnapshot& of = *rank.communicator;
   // Communicators on unknown GPUs are assumed to be on the same one.
-  const std::tuple key(rank.process, of.uuid.empty() ? of.gpu : of.uuid, rank.thread);
+  const std::string_view gpu = of.uuid.empty() ? of.gpu : of.uuid;
+  const std::tuple key(rank.process, gpu, rank.thread);
   const auto [found, is_new] = threads_by_gpu_.try_emplace(key, threads_.size());
   if (is_new) {
     threads_of_[rank.process].push_back(threads_.size());

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -119,7 +119,8 @@ class GraphBuilder {
   Waits waits_;
   std::vector<HostThread> threads_;
   std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> threads_of_;
-  std::map<std::tuple<const ProcessSnapshot*, std::string, uint32_t>, std::size_t> threads_by_gpu_;
+  std::map<std::tuple<const ProcessSnapshot*, std::string_view, uint32_t>, std::size_t>
+      threads_by_gpu_;
   std::unordered_map<const RankView*, std::size_t> thread_of_;
   std::unordered_map<const RankView*, uint32_t> left_;
   // By view:

@@ -25,7 +25,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::vector<Json> Stands(std::vector<CommunicatorView> views, int64_t now_ns) {
-  SetThresholds(kDefaultHangAfterNs, &views);
+  Jobs jobs(views);
+  SetThresholds(kDefaultHangAfterNs, &jobs, &views);
   std::vector<int64_t> thresholds;
   for (CommunicatorView& view : views) {
     thresholds.push_back(view.hang_after_ns);
@@ -125,7 +126,7 @@ std::vector<Json> Communicators(const std::vector<CommunicatorView>& views) {
 std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                         int64_t now_realtime_ns) {
   const std::vector<CommunicatorView> views = GroupByCommunicator(snapshots, now_realtime_ns);
-  const Health health = HealthOf(snapshots, diagnosis, now_realtime_ns);
+  const Health health = HealthOf(snapshots, views, diagnosis, now_realtime_ns);
   const auto processes =
       std::count_if(snapshots.processes.begin(), snapshots.processes.end(),
                     [](const auto& process) { return process.end == ProcessEnd::kLive; });

@@ -56,17 +56,16 @@ std::string WhyNoSummary(const FleetAnswer& answer) {
   return problem.empty() ? "its answer is not a summary" : problem;
 }
 
-// True if all processes of the job are at endpoints with indices from `first` on.
-bool IsOfOthers(const JobLook& look, std::size_t first) {
-  bool is_of_others = false;
+// Returns how many processes of the job are at endpoints with indices from `first` on.
+std::size_t CountOfOthers(const JobLook& look, std::size_t first) {
+  std::size_t count = 0;
   for (const auto* processes : {&look.set.processes, &look.set.ended}) {
     for (const ProcessSnapshot& process : *processes) {
       const auto endpoint = look.endpoint_of->find({process.hostname, process.pid});
-      if (endpoint == look.endpoint_of->end() || endpoint->second < first) return false;
-      is_of_others = true;
+      count += endpoint != look.endpoint_of->end() && endpoint->second >= first ? 1 : 0;
     }
   }
-  return is_of_others;
+  return count;
 }
 
 // Adds `more` to `*all`. Keeps the worse of the two states, whose text comes first.
@@ -356,15 +355,19 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
       silent.push_back(each);
     }
   }
-  JobLook whole = LookAtJob(asked, options);
   const std::size_t of_group = asked.size();
-  if (whole.health.missing_ranks != 0) {
-    // A summary without room for a communicator does not lead to the ranks that are missing.
+  // A summary without room for a communicator does not lead to the ranks that are missing.
+  const auto add_cut = [&] {
     for (std::size_t i = 0; i < endpoints_.size(); ++i) {
       const Endpoint& endpoint = endpoints_[i];
       if (!endpoint.problem.empty() || !endpoint.summary.is_cut) continue;
       if (!std::binary_search(group.begin(), group.end(), i)) asked.push_back(endpoint.address);
     }
+  };
+  if (polls->lacks_ranks) add_cut();
+  JobLook whole = LookAtJob(asked, options);
+  if (!polls->lacks_ranks && whole.health.missing_ranks != 0) {
+    add_cut();
     if (asked.size() > of_group) {
       whole = JobLook();  // the next poll needs the memory
       whole = LookAtJob(asked, options);
@@ -372,8 +375,16 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
   }
   const auto unheard = std::move(whole.unheard);
   std::vector<JobLook> parts = SplitByJob(std::move(whole));
+  polls->lacks_ranks = false;
   parts.erase(std::remove_if(parts.begin(), parts.end(),
-                             [of_group](const auto& part) { return IsOfOthers(part, of_group); }),
+                             [of_group, polls](const JobLook& part) {
+                               const std::size_t others = CountOfOthers(part, of_group);
+                               const std::size_t all =
+                                   part.set.processes.size() + part.set.ended.size();
+                               if (others != 0 && others == all) return true;
+                               polls->lacks_ranks |= others != 0 || part.health.missing_ranks != 0;
+                               return false;
+                             }),
               parts.end());
   std::set<JobName> live;
   for (const JobLook& part : parts) {

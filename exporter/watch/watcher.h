@@ -109,6 +109,8 @@ class Watcher {
     Time at{};              // last poll for hangs, set back if the next one shall come sooner
     bool is_retry = false;  // the last poll found no hang; only the first such is repeated soon
     Time stragglers_at{};   // last poll for stragglers
+    // The last poll lacked ranks, or found them at endpoints whose summaries are cut.
+    bool lacks_ranks = false;
     std::map<Row, JobFindings> findings;
     JobLookMemory memory;
   };

@@ -303,6 +303,12 @@ TEST_F(WatcherTest, NamesARankWhoseNodeLeavesItsCommunicatorOut) {
   Hang();
   RunFor(seconds(14));
   EXPECT_THAT(Hangs(Metrics()), testing::ElementsAre(HasSubstr("Hostname=\"node-2\"")));
+  // Later polls include that node from the start.
+  endpoints_->asked.clear();
+  RunFor(seconds(10));
+  EXPECT_THAT(endpoints_->asked, testing::Contains("node-2"));
+  EXPECT_EQ(std::count(endpoints_->asked.begin(), endpoints_->asked.end(), "node-0"), 1);
+  EXPECT_THAT(Hangs(Metrics()), testing::ElementsAre(HasSubstr("Hostname=\"node-2\"")));
 }
 
 // Graphs are replayed no more, and NVML isn't there.

@@ -7,8 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
+#include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -130,19 +131,21 @@ class Sorter {
 
   // Returns true if a dump was left out.
   bool KeepOneMoment(const Common& common) {
-    std::set<const Dump*> older;
+    Reasons older;
     for (const GroupCalls& group : FindGroupCalls(folder_->dumps)) {
       FindOlder(group, common, &older);
+      FindEarlierAttempt(group, common, &older);
     }
     LeaveOut([&older](const Dump& dump) {
-      return older.count(&dump) == 0 ? ""
-                                     : "it lacks calls that its rank has completed according to "
-                                       "newer dumps: it is older, or from another run";
+      const auto found = older.find(&dump);
+      return found == older.end() ? "" : found->second;
     });
     return !older.empty();
   }
 
  private:
+  using Reasons = std::map<const Dump*, std::string>;
+
   template <typename Why>
   void LeaveOut(const Why& why) {
     std::vector<Dump> kept;
@@ -187,8 +190,7 @@ class Sorter {
   }
 
   // Finds the older dump of each contradicting pair.
-  static void FindOlder(const GroupCalls& group, const Common& common,
-                        std::set<const Dump*>* older) {
+  static void FindOlder(const GroupCalls& group, const Common& common, Reasons* older) {
     const RankCalls* ahead = nullptr;
     uint64_t most = 0;
     for (const RankCalls& calls : group.ranks) {
@@ -202,7 +204,34 @@ class Sorter {
     }
     for (const RankCalls& calls : group.ranks) {
       if (!calls.is_known || calls.called >= most) continue;
-      older->insert(calls.dump->newest_ns <= ahead->dump->newest_ns ? calls.dump : ahead->dump);
+      older->emplace(calls.dump->newest_ns <= ahead->dump->newest_ns ? calls.dump : ahead->dump,
+                     "it lacks calls that its rank has completed according to newer dumps: it is "
+                     "older, or from another run");
+    }
+  }
+
+  // Finds dumps whose rank completed a collective long before another rank called it. The earlier
+  // attempt may have ended at the same call, so that numbers do not differ.
+  static void FindEarlierAttempt(const GroupCalls& group, const Common& common, Reasons* older) {
+    constexpr int64_t kClocksDiffer = 30'000'000'000;
+    std::map<uint64_t, int64_t> called_ns;  // by number: when a rank last called it or one before
+    for (const RankCalls& calls : group.ranks) {
+      for (const Collective& each : calls.membership->collectives) {
+        if (!WaitsForAll(common.KindOf(each.kind).op)) continue;
+        int64_t& last_ns = called_ns[each.number];
+        last_ns = std::max(last_ns, each.created_ns);
+      }
+    }
+    int64_t last_ns = 0;
+    for (auto& [number, ns] : called_ns) ns = last_ns = std::max(last_ns, ns);
+    for (const RankCalls& calls : group.ranks) {
+      const int64_t completed_ns = calls.membership->last_completion_ns;
+      const auto behind = called_ns.upper_bound(calls.completed);
+      if (!calls.is_known || completed_ns == 0 || behind == called_ns.begin()) continue;
+      if (ElapsedNs(std::prev(behind)->second, completed_ns) < kClocksDiffer) continue;
+      older->emplace(calls.dump,
+                     "it has completed calls before other ranks made them: it is from an earlier "
+                     "attempt");
     }
   }
 

@@ -5,7 +5,7 @@
 //
 // A dump is left out, with the reason, if it cannot be read, or does not belong to the same run and
 // moment as the newest dumps. In that case its groups differ, or it lacks a call that its rank must
-// have made, because other ranks completed it.
+// have made, because other ranks completed it, or it completed a call before other ranks made it.
 //
 // Thread: any, no state. Memory: one file and its values at a time, and Common::kMostBytes in
 // total.

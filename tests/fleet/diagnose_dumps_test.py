@@ -531,6 +531,23 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.assertEqual(self.named(answer), {3: "rank_not_called"})
         self.assertIn("it lacks calls that its rank has completed", self.left_out(answer)["nccl_trace_rank_1"])
 
+    def test_a_dump_of_an_earlier_attempt_that_stood_at_the_same_call(self):
+        """Rank 3 has written no dump this time, and had waited with ranks 0 and 1 before."""
+        earlier = job(4, 30)
+        for rank in (0, 1, 3):
+            earlier[rank].collective("0", state="scheduled")
+        self.write_all(earlier)
+        ranks = job(4, 30, waiting=3)
+        for rank in ranks:
+            for entry in rank.entries:
+                for time in ("time_created_ns", "time_discovered_completed_ns"):
+                    entry[time] = entry[time] and entry[time] + 600 * 10**9
+        self.write_all(ranks[:3])
+        answer = self.ask(HANG)
+        self.assertEqual(sorted(self.left_out(answer)), ["nccl_trace_rank_3"])
+        self.assertIn("from an earlier attempt", self.left_out(answer)["nccl_trace_rank_3"])
+        self.assertEqual(self.named(answer), {3: "rank_not_seen"})
+
     def test_a_name_that_has_another_ranks_number(self):
         self.hung()
         os.rename(self.path(2), self.path(12))

@@ -101,15 +101,20 @@ TEST_WITH_STREAM(HeartbeatTest, ABurstOfLaunchesBeforeTheHostRests) {
   }
 }
 
-// The GPU does not come to the first launch of a step. Two more follow it at once.
+// The GPU does not come to the first launch of a step. Two more follow it at once, and no poll
+// comes between.
 TEST_WITH_GPU(HeartbeatTest, TheFirstLaunchAfterAPauseHasAGate) {
+  SlowClock();  // a launch after a pause has a gate
   StreamCommunicator comm(gpu, 1);
-  WaitForPoll();
-  for (int i = 0; i < 20; ++i) comm.Run(kMs);  // a poll brings the first four gates
+  gpu.Block("cuEventQuery");
+  comm.Run(kMs);
+  ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
+  for (int i = 0; i < 19; ++i) comm.Run(kMs);  // the last poll brings the first four gates
   gpu.Advance(kSecond);
   AdvanceClock(kMs);
   gpu.Launch(comm.stream(), FakeCuda::kForever);  // the application's
   for (int i = 0; i < 3; ++i) comm.Run(kMs);
+  gpu.Unblock();
   EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
   EXPECT_EQ(comm.Read().launches_completed, 20u);
 }

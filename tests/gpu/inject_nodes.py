@@ -161,15 +161,15 @@ def run_hang(options, job, case, rank, record):
 
 
 def run_straggler(options, job, control, rank, record):
+    # One communicator from the start: for 30 s, the few calls of another would count as the job's rounds (rounds.h).
     control.write(0, -1, 0)
     job.wait_running("case", case=0)
-    control.write(1, -1, 0)
     options.limit.sleep(BALANCED_S)
     before = job.diagnose()[1]["stragglers"]
     if before:
         return "named before anybody is late: %s" % before[0]["text"], "named early"
     begin = time.monotonic()
-    control.write(1, rank, DELAY_MS)
+    control.write(0, rank, DELAY_MS)
     first = until_named(options, job, begin, "stragglers")
     if first is None:
         return "nobody is named", "nothing is said"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/time.h"
@@ -85,8 +84,7 @@ class Finder {
   bool IsSilenced(const JobRoot& root) const {
     bool is_silenced = false;
     ForEachProcessOf(root, [&](const ProcessSnapshot& process) {
-      is_silenced = is_silenced ||
-                    absl::EqualsIgnoreCase(LabelValue(process.static_labels, "hang_alert"), "off");
+      is_silenced = is_silenced || LabelValue(process.static_labels, "hang_alert") == "off";
     });
     return is_silenced;
   }

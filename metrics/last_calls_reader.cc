@@ -1,4 +1,4 @@
-// The part of RecordReader that reads the ring of last calls.
+// The part of RecordReader that reads the ring of last calls, and the calls by peer.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -19,6 +19,8 @@ static_assert(kMostLastCalls <= CallOrderSnapshot::kMostCalls);
 constexpr uint64_t kTextBytes = 48;
 constexpr uint64_t kKindBytes = sizeof(CallOrderSnapshot::Kind) + 2 * kTextBytes;
 constexpr uint64_t kLastCallBytes = sizeof(LastCallSnapshot) + 2 * kTextBytes;
+constexpr uint64_t kPeerCallsBytes =
+    sizeof(PeerCallsSnapshot) + kTextBytes + PeerCalls::kKept * sizeof(uint64_t);
 
 // Returns the full number with these low bits, at most `newest`. It may be slightly later, because
 // `newest` was read earlier.
@@ -142,6 +144,31 @@ void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorS
     return;
   }
   out->last_calls = std::make_shared<const std::vector<LastCallSnapshot>>(std::move(calls));
+}
+
+void RecordReader::ReadPeerCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
+  static_assert(PeerCallTable::kPeers == PeerCallsSnapshot::kMostPeers);
+  const bool is_quiet = std::max(out->last_launch_realtime_ns, out->last_completion_realtime_ns) <=
+                        wish_.order_of_stalled_since_ns;
+  if (out->finalized || (!is_quiet && !WantsCallOrder(*out))) return;
+  for (const PeerCalls& each : record.peer_calls.peers) {
+    const uint64_t calls = each.calls.acquire();  // sees the peer, and the sums up to this call
+    if (calls == 0 || !Take(kPeerCallsBytes)) return;
+    const uint64_t whom = each.whom.load();
+    PeerCallsSnapshot& read = out->peer_calls.emplace_back();
+    read.peer = PeerCalls::Peer(whom);
+    read.receives = PeerCalls::Receives(whom);
+    read.calls = calls;
+    for (uint64_t number = calls; number != 0 && calls - number < PeerCalls::kKept; --number) {
+      const uint64_t sum = each.sums[(number - 1) % PeerCalls::kKept].load();
+      if (!PeerCalls::IsOf(sum, number)) break;  // overwritten meanwhile
+      const std::string& datatype = Name(PeerCalls::Datatype(sum));
+      if (number == calls) read.datatype = datatype;
+      if (read.datatype != datatype) read.datatype.clear();
+      read.totals.push_back(PeerCalls::TotalBytes(sum));
+    }
+    std::reverse(read.totals.begin(), read.totals.end());
+  }
 }
 
 }  // namespace nccl_pulse

@@ -151,6 +151,7 @@ bool RecordReader::ReadCommunicator(uint32_t index, CallbackCounts* callbacks,
   ReadSeries(*record, out);
   ReadTimedCalls(*record, out);
   ReadLastCalls(*record, out);
+  ReadPeerCalls(*record, out);
   return record->life.IsSame(view);
 }
 

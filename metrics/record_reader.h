@@ -68,6 +68,7 @@ class RecordReader {
   bool WantsLastCalls(const CommunicatorSnapshot& communicator) const;
   bool WantsCallOrder(const CommunicatorSnapshot& communicator) const;
   void ReadLastCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
+  void ReadPeerCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
 
   SegmentGeometry geometry_;
   int64_t realtime_offset_ns_;

@@ -9,7 +9,7 @@
 //   offset
 //   0        SegmentHeader         who wrote this, geometry, process-wide counters     4 KiB
 //   4 KiB    NameEntry[128]        strings that NCCL gave (op, datatype, algo, proto)  4 KiB
-//   8 KiB    CommunicatorRecord[]  identity, lanes, series, timed calls                6016 B each
+//   8 KiB    CommunicatorRecord[]  identity, lanes, series, timed calls                7040 B each
 //   ...      Chunk[]                cells of histograms and counters, last calls        2 KiB each
 //
 //   CommunicatorRecord                       Chunk, as histogram (one lane's cells of one series)
@@ -26,6 +26,7 @@
 //   +-------------------------------+
 //   | TimedCall[32]     ring        |
 //   | TimedCall[32]     agreed      |
+//   | PeerCalls[8]      Send, Recv  |
 //   +-------------------------------+
 //
 // WHO WRITES WHAT
@@ -33,8 +34,8 @@
 //                           background thread, callbacks on rare paths
 //   names                   init and callbacks, append only
 //   CommunicatorRecord      RecordWriter (record_writer.h): init, finalize, background threads;
-//                           `followed` and `captured`: the threads that call, launch and report
-//                           operations; timed calls: a lane's holder
+//                           `followed`, `captured` and `peer_calls`: the threads that call, launch
+//                           and report operations; timed calls: a lane's holder
 //   Chunk of last calls      the calling and the launching thread, LastCalls (last_calls.h)
 //   Lane and its cells      the lane's holder, LaneWriter (lane_writer.h). A lane
 //                           (docs/architecture.md) has one writer at a time. One compare-and-swap
@@ -72,6 +73,7 @@
 #include "metrics/last_call_entry.h"
 #include "metrics/long_wait.h"
 #include "metrics/name_entry.h"
+#include "metrics/peer_calls.h"
 #include "metrics/record_life.h"
 #include "metrics/series_key.h"
 #include "metrics/timed_call.h"
@@ -105,7 +107,7 @@ void ResetFields(Fields&... fields) {
 }
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // in memory: "NCCLULS1"
-inline constexpr uint32_t kSegmentVersion = 14;
+inline constexpr uint32_t kSegmentVersion = 15;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -385,6 +387,7 @@ struct CommunicatorRecord {
   TimedCall timed_calls[kTimedCalls];
   // The agreed call of each second (agreed_call.h). Index: the second, modulo kMoments.
   TimedCall calls_of_moments[kMoments];
+  alignas(64) PeerCallTable peer_calls;  // eager and captured
 
   // Zeroes everything but `life` and the claims of the lanes. Caller holds all lanes. Relaxed:
   // their release, or the next Publish, publishes the zeros.
@@ -403,10 +406,11 @@ struct CommunicatorRecord {
     for (SeriesEntry& entry : series) entry.Reset();
     for (TimedCall& call : timed_calls) call.Reset();
     for (TimedCall& call : calls_of_moments) call.Reset();
+    for (PeerCalls& each : peer_calls.peers) ResetFields(each.calls, each.whom, each.sums);
   }
 };
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
-static_assert(kRecordStride == 6016 && kRecordStride % 64 == 0,
+static_assert(kRecordStride == 7040 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 static_assert(offsetof(CommunicatorRecord, followed) ==
                   offsetof(CommunicatorRecord, work_longest_pause_ns) + sizeof(uint64_t),

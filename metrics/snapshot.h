@@ -192,6 +192,20 @@ struct PeersSnapshot {
   int32_t is_sending_to = -1, is_receiving_from = -1;
 };
 
+// A rank's Sends to one peer, or its Recvs from one (PeerCalls).
+struct PeerCallsSnapshot {
+  static constexpr std::size_t kMostPeers = 8;
+  static constexpr uint64_t kBytesMask = (uint64_t{1} << 48) - 1;  // of sums of bytes
+
+  int32_t peer = -1;
+  bool receives = false;
+  uint64_t calls = 0;
+  // Bytes of all calls up to each of the last ones, by kBytesMask, oldest first; the last element
+  // is for call number `calls`.
+  std::vector<uint64_t> totals;
+  std::string datatype;  // of these last calls; "": not known, or they differ
+};
+
 // The longest pause of a communicator's work that ended with progress, after one operation and size
 // class (long_wait.h).
 struct LongestWaitSnapshot {
@@ -231,9 +245,10 @@ struct CommunicatorSnapshot {
   std::vector<TimedCallSnapshot> picked_calls;  // oldest first
   // Oldest first; null: not requested (ReadWish), or the communicator has no ring of last calls.
   std::shared_ptr<const std::vector<LastCallSnapshot>> last_calls;
-  uint32_t last_calls_kept = 0;  // capacity of that ring; 0: no ring
-  CallOrderSnapshot call_order;  // if requested (ReadWish)
-  PeersSnapshot peers;           // if requested (ReadWish)
+  uint32_t last_calls_kept = 0;               // capacity of that ring; 0: no ring
+  CallOrderSnapshot call_order;               // if requested (ReadWish)
+  PeersSnapshot peers;                        // if requested (ReadWish)
+  std::vector<PeerCallsSnapshot> peer_calls;  // likewise, also without work in flight
 
   // The application's last call. "" before the first call, and if NCCL makes no callbacks for calls
   // (before API v5).
@@ -300,7 +315,8 @@ struct ReadWish {
   LastCalls last_calls = LastCalls::kNone;
   uint64_t comm_id = 0;  // kOfOne: the communicator
   // Reads call order and peers of communicators that have not progressed since this time, with work
-  // in flight or after an operation that a rank can leave early; 0: of none.
+  // in flight or after an operation that a rank can leave early, and calls by peer of all that have
+  // not progressed; 0: of none.
   int64_t order_of_stalled_since_ns = 0;
 };
 

@@ -65,6 +65,15 @@ void FieldsOf(Fields& fields, In<Fields, CallOrderSnapshot::Kind>& kind) {
 }
 
 template <typename Fields>
+void FieldsOf(Fields& fields, In<Fields, PeerCallsSnapshot>& calls) {
+  fields.Number(1, calls.peer, -1);
+  fields.Number(2, calls.receives);
+  fields.Number(3, calls.calls);
+  fields.Numbers(4, calls.totals);
+  fields.Text(5, calls.datatype);
+}
+
+template <typename Fields>
 void FieldsOf(Fields& fields, In<Fields, UsualDurationSnapshot>& usual) {
   fields.Number(1, usual.kind);
   fields.Text(2, usual.op);
@@ -149,6 +158,7 @@ void FieldsOf(Fields& fields, In<Fields, CommunicatorSnapshot>& comm) {
   fields.Number(64, comm.work.gpu_use);
   fields.Number(65, comm.are_unreported_in_group);
   fields.Number(67, comm.work.is_being_proven);
+  fields.Messages(69, comm.peer_calls, PeerCallsSnapshot::kMostPeers);
 }
 
 template <typename Fields>

@@ -164,8 +164,7 @@ inline void Tracker::CountOperation(const Communicator& communicator, Communicat
   if (event.is_collective) {
     cells.b.store(event.sequence + 1);
   } else {
-    parts.last_calls.NotePeer(kind.op.load(), event.root_or_peer, groups_.Current(),
-                              parts.peer_cursor);
+    NotePeer(communicator, event.func, event.datatype, event.count, event.rank, event.root_or_peer);
   }
   cells.a.publish_sum(1);
   FollowedLaunches& followed = communicator.record->followed;
@@ -233,6 +232,13 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
     if (__builtin_expect(is_measured, 0)) CountCost(now_ns);
     return handle;
   }
+  if (!event.is_collective) {  // also if no lane is free: the numbers must stay right
+    const Visit::Stay stay(parts.reporting);
+    if (communicator.context.load() == context) {
+      NotePeer(communicator, event.func, event.datatype, event.count, event.rank,
+               event.root_or_peer);
+    }
+  }
   LaneWriter writer = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
   if (__builtin_expect(!writer.ok(), 0)) {
     Ignore(IgnoredReason::kNoRoom);
@@ -269,12 +275,9 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
     key =
         SeriesKey::Algorithm(op.id, untimed, names.Find(event.algo).id, names.Find(event.proto).id);
     writer.CountSequenced(key, event.sequence + 1);
-  } else {
-    parts.last_calls.NotePeer(op.id, event.root_or_peer, groups_.Current(), parts.peer_cursor);
-    if (untimed != SeriesKey::kTimed) {
-      key = SeriesKey::Untimed(op.id, untimed);
-      writer.Count(key, 1, 0);
-    }
+  } else if (untimed != SeriesKey::kTimed) {
+    key = SeriesKey::Untimed(op.id, untimed);
+    writer.Count(key, 1, 0);
   }
   LearnOperation(parts, event, untimed, key, writer);
 

@@ -49,6 +49,18 @@ void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& eve
   kind.Learn(event, launch_fate, SeriesKey::Op(key), writer.CellsOfLaunches(key));
 }
 
+void Tracker::NotePeer(const Communicator& communicator, const char* func, const char* datatype,
+                       uint64_t count, int rank, int32_t peer) {
+  CommunicatorParts& parts = *communicator.parts.load();
+  const NameId op = instruments_.names.Find(func).id;
+  parts.last_calls.NotePeer(op, peer, groups_.Current(), parts.peer_cursor);
+  // NCCL reports a Send to the rank itself only if it isn't in place.
+  if (peer < 0 || peer == rank) return;
+  const CachedName type = instruments_.names.Find(datatype);
+  communicator.record->peer_calls.Add(PeerCalls::Whom(peer, op == kReceiveName),
+                                      count * type.element_bytes, type.id);
+}
+
 void Tracker::CountCost(uint64_t begin_ns) {
   HeaderWriter(instruments_.segment).CountCost(1, instruments_.clock.NowNs() - begin_ns);
 }

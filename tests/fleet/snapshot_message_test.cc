@@ -124,6 +124,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
       {"AllGather", LatencyKind::kDurationKernel, 2, 0, 9, 700, 1760000002100000000, 0}};
   comm.call_order = {41, 40, {{"AllReduce", "ncclFloat32", 4096}, {"Reduce", "", 8, true, 3}}, {}};
   comm.peers = {{1, 5}, {7}, true, 5, 6};
+  comm.peer_calls = {{9, true, 41, {512, 1024}, "ncclFloat32"}};
   comm.untimed.push_back({"AllReduce", UntimedReason::kUnreported, 2});
   comm.call_order.calls = std::string("\0\x81\xff\n", 4);
   process.hang_after_ns = 7000000000;
@@ -230,6 +231,12 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_TRUE(kept.peers.are_known);
   EXPECT_EQ(kept.peers.is_sending_to, 5);
   EXPECT_EQ(kept.peers.is_receiving_from, 6);
+  ASSERT_EQ(kept.peer_calls.size(), 1u);
+  EXPECT_EQ(kept.peer_calls[0].peer, 9);
+  EXPECT_TRUE(kept.peer_calls[0].receives);
+  EXPECT_EQ(kept.peer_calls[0].calls, 41u);
+  EXPECT_EQ(kept.peer_calls[0].totals, comm.peer_calls[0].totals);
+  EXPECT_EQ(kept.peer_calls[0].datatype, "ncclFloat32");
   ASSERT_EQ(kept.abandoned_calls.size(), 1u);
   EXPECT_EQ(kept.abandoned_calls[0].op, "AllReduce");
   EXPECT_EQ(kept.abandoned_calls[0].calls, 2u);

@@ -14,7 +14,7 @@ namespace nccl_pulse {
 
 inline constexpr uint32_t kSmallCommunicators = 3;
 inline constexpr uint32_t kSmallChunks = 24;
-inline constexpr size_t kSmallChunksOffset = 28672;  // after the records, a multiple of a chunk
+inline constexpr size_t kSmallChunksOffset = 30720;  // after the records, a multiple of a chunk
 inline constexpr size_t kSmallBytes = kSmallChunksOffset + size_t{kSmallChunks} * 2048;
 
 // An honest segment of three communicators and 24 chunks with something in every part: 70 KiB, so

@@ -219,6 +219,44 @@ TEST(LastCalls, TheirOrderWhereWorkStands) {
   EXPECT_TRUE(order_of(60 * kSecond).calls.empty());
 }
 
+// Also of ranks without work in flight, and without a ring.
+TEST(LastCalls, CallsByPeerWhereNothingProgresses) {
+  Ring ring(0);
+  ring.Add(0, 7);
+  PeerCallTable& table = ring.segment().record(0).peer_calls;
+  const auto read = [&](int64_t stalled_since_ns) {
+    ReadWish wish;
+    wish.order_of_stalled_since_ns = stalled_since_ns;
+    return ring.Read(7, wish).peer_calls;
+  };
+  ring.Record(0).CountFollowedLaunch(3 * kSecond, true);
+  for (uint64_t i = 1; i <= 300; ++i) {
+    table.Add(PeerCalls::Whom(8191, false), i, i == 290 ? kOtherName : kNoName);
+  }
+  for (int peer = 0; peer < 20; ++peer) table.Add(PeerCalls::Whom(peer, true), 5, kOtherName);
+  table.Add(PeerCalls::Whom(0, true), PeerCalls::kBytesMask, kOtherName);
+  EXPECT_TRUE(read(0).empty());
+  EXPECT_TRUE(read(3 * kSecond - 1).empty()) << "it makes progress";
+  const std::vector<PeerCallsSnapshot> calls = read(3 * kSecond);
+  ASSERT_EQ(calls.size(), size_t{PeerCallTable::kPeers});
+  EXPECT_EQ(calls[0].peer, 8191);
+  EXPECT_FALSE(calls[0].receives);
+  EXPECT_EQ(calls[0].calls, 300u);
+  EXPECT_EQ(calls[0].datatype, "") << "they differ";
+  ASSERT_EQ(calls[0].totals.size(), size_t{PeerCalls::kKept});
+  for (uint64_t i = 0; i < PeerCalls::kKept; ++i) {
+    const uint64_t number = 300 - i;
+    EXPECT_EQ(calls[0].totals[PeerCalls::kKept - 1 - i], number * (number + 1) / 2) << number;
+  }
+  EXPECT_EQ(calls[1].peer, 0);
+  EXPECT_TRUE(calls[1].receives);
+  EXPECT_EQ(calls[1].totals, std::vector<uint64_t>({5, 4})) << "modulo 2^48";
+  table.peers[1].sums[0].store(PeerCalls::Sum(77, 0, 15));  // overwritten during the read
+  EXPECT_EQ(read(3 * kSecond)[1].totals, std::vector<uint64_t>({4}));
+  ring.Record(0).Finalize(1);
+  EXPECT_TRUE(read(3 * kSecond).empty());
+}
+
 // What rings take is bounded for the process. What is given back is used again, and is empty.
 TEST(LastCalls, CommunicatorsBeyondTheRoomHaveNone) {
   Ring ring(256);

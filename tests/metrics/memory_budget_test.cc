@@ -1,6 +1,7 @@
 // What is promised: at most 66 KiB per communicator and 5 MiB per process at 64 communicators with
 // 4 series each, in the default configuration; with kernel timing the last calls come on top of
-// that, 8 KiB per communicator, and what is remembered of kinds of calls and operations. Computed
+// that, 8 KiB per communicator, the calls by peer, and what is remembered of kinds of calls and
+// operations. Computed
 // from the sizes of what is really allocated, with the chunks that lanes really take; no resident
 // set is looked at.
 #include <cstddef>
@@ -26,7 +27,7 @@ constexpr size_t kCommunicatorBudget = 66 * 1024;
 constexpr size_t kProcessBudget = size_t{5} << 20;
 constexpr uint32_t kLastCalls = 256;
 constexpr size_t kLastCallsBudget = 8192;
-constexpr size_t kKindsBudget = sizeof(CallKinds) + sizeof(OperationKinds);
+constexpr size_t kKindsBudget = sizeof(CallKinds) + sizeof(OperationKinds) + sizeof(PeerCallTable);
 constexpr uint32_t kCommunicators = 64;
 // As many chunks as the tracker has ready, when none is missed and nothing more is expected.
 constexpr uint32_t kReadyChunks = ReadyChunks::kLeast;

@@ -38,7 +38,7 @@ TEST(SegmentReader, SaysWhatIsWrong) {
   EXPECT_NE(error_of(8192).find("geometry"), std::string::npos);
   EXPECT_NE(error_of(segment.bytes() - 65536 - 4096).find("geometry"), std::string::npos);
   header.version = kSegmentVersion + 1;
-  EXPECT_EQ(error_of(segment.bytes()), "segment version 15, this reader knows 14");
+  EXPECT_EQ(error_of(segment.bytes()), "segment version 16, this reader knows 15");
   header.version = kSegmentVersion;
   header.magic ^= 1;
   EXPECT_EQ(error_of(segment.bytes()), "not a segment: wrong magic number");

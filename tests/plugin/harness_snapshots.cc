@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <vector>
 
@@ -52,7 +53,7 @@ ProcessSnapshot ReadSnapshot() {
   EXPECT_NE(base, MAP_FAILED);
   if (base == MAP_FAILED) return snapshot;
   std::string error;
-  const ReadWish wish{ReadWish::LastCalls::kOfUnfinished};
+  const ReadWish wish{ReadWish::LastCalls::kOfUnfinished, 0, INT64_MAX};
   EXPECT_TRUE(ReadSegment(base, bytes, &snapshot, &error, {}, nullptr, wish)) << error;
   munmap(base, bytes);
   return snapshot;

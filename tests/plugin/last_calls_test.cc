@@ -136,6 +136,19 @@ void SendAndReceive(int calls_before) {
         peers,
         (Peers{
             {"Send", 1}, {"Send", 6}, {"Send", 5}, {"Recv", 9}, {"Recv", -1}, {"AllReduce", -1}}));
+    const auto calls_with = [&](int32_t peer, bool receives) {
+      for (const PeerCallsSnapshot& each : comm.Read().peer_calls) {
+        if (each.peer == peer && each.receives == receives) return each;
+      }
+      return PeerCallsSnapshot{};
+    };
+    EXPECT_EQ(calls_with(1, false).calls, static_cast<uint64_t>(calls_before));
+    EXPECT_EQ(calls_with(1, false).totals.back(), uint64_t{64} * calls_before);
+    EXPECT_EQ(calls_with(6, false).totals, std::vector<uint64_t>({64}));
+    EXPECT_EQ(calls_with(5, false).totals, std::vector<uint64_t>({64, 128}));
+    EXPECT_EQ(calls_with(9, true).calls, 1u);
+    EXPECT_EQ(calls_with(9, true).datatype, "ncclInt8");
+    EXPECT_EQ(comm.Read().peer_calls.size(), 4u);
   });
 }
 

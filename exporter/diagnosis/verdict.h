@@ -44,6 +44,7 @@ enum class Situation : uint8_t {
   kOfDumps,      // the facts come from PyTorch's Flight Recorder, not from endpoints
   kFromOutside,  // the suspects run without the plugin
   kLeftBehind,   // the others have aborted the communicator, and the suspects have not
+  kPeerSizes,    // the suspects' Sends and Recvs differ in size
 };
 
 // Texts with placeholders. {has} and {is} agree with the number of named ranks. {op} is the
@@ -181,6 +182,9 @@ inline constexpr SituationEntry kSituations[] = {
       "The {GPU|GPUs} of {who} {runs|run} nothing, while every other GPU is busy and no collective "
       "has finished here since {since}: {its program has|their programs have} not launched what "
       "the others wait for."}},
+    {HangVerdict::kMismatched,
+     Situation::kPeerSizes,
+     {"{has} called a Send and its Recv with different sizes", nullptr, nullptr, nullptr}},
     {HangVerdict::kRankNotSeen,
      Situation::kBeingMade,
      {"{has} not joined {comm}, which others are creating", nullptr, kStackFirst, nullptr}},

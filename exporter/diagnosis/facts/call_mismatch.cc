@@ -39,8 +39,8 @@ struct OfRank {
 // A call is identified by its number among the collectives of its communicator, so it does not
 // matter when each rank was read. The comparison covers values that NCCL reports and requires to be
 // equal: operation and bytes, then the root, and for reductions the data type (other operations
-// only move bytes). It does not cover the kind of reduction, which is not kept, nor Send and Recv,
-// which may differ. Collectives of one group may be called in any order.
+// only move bytes). It does not cover the kind of reduction (sum, max), which NCCL does not report, nor Send and Recv,
+// which are compared by ComparePeerCalls. Collectives of one group may be called in any order.
 //
 // Cost: linear in the compared calls.
 class Comparison {
@@ -164,7 +164,7 @@ class Comparison {
       if (inserted) {
         const Kind& kind = *kinds_[of.sorted[at]];
         mismatch.operations.insert(kind.op);
-        mismatch.sides.push_back({{{{kind.op, SizeClassOf(kind.bytes)}, 1}}, {}, &kind});
+        mismatch.sides.push_back({{{{kind.op, SizeClassOf(kind.bytes)}, 1}}, {}, kind});
       }
       mismatch.sides[found->second].ranks.push_back(of.rank);
     }
@@ -188,7 +188,33 @@ void AddSide(const Calls& calls, const RankView* rank, Mismatch* mismatch) {
   for (CallSide& side : mismatch->sides) {
     if (side.calls == calls) return side.ranks.push_back(rank);
   }
-  mismatch->sides.push_back({calls, {rank}, nullptr});
+  mismatch->sides.push_back({calls, {rank}});
+}
+
+// Returns null if the rank's calls with this peer are not known.
+const PeerCallsSnapshot* CallsWith(const RankView& rank, const RankView& peer, bool receives) {
+  const CommunicatorSnapshot& communicator = *rank.communicator;
+  // The change may have hidden some.
+  if (rank.process->event_mask_changes != 0 || communicator.captured) return nullptr;
+  for (const PeerCallsSnapshot& each : communicator.peer_calls) {
+    if (each.peer == peer.rank() && each.receives == receives) return &each;
+  }
+  return nullptr;
+}
+
+// Returns the bytes of the first `calls` calls, modulo 2^48; nothing if they are not known.
+std::optional<uint64_t> TotalOf(const PeerCallsSnapshot& all, uint64_t calls) {
+  if (calls == 0) return 0;
+  const uint64_t before_last = all.calls - calls;
+  if (before_last >= all.totals.size()) return std::nullopt;
+  return all.totals[all.totals.size() - 1 - before_last];
+}
+
+std::optional<uint64_t> BytesOf(const PeerCallsSnapshot& all, uint64_t call) {
+  const std::optional<uint64_t> total = TotalOf(all, call);
+  const std::optional<uint64_t> before = TotalOf(all, call - 1);
+  if (!total || !before) return std::nullopt;
+  return (*total - *before) & PeerCallsSnapshot::kBytesMask;
 }
 
 }  // namespace
@@ -210,6 +236,39 @@ Mismatch CompareSides(const CommunicatorFacts& facts) {
 
 std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts, Compared compared) {
   return Comparison(facts, compared).Make();
+}
+
+std::optional<Mismatch> ComparePeerCalls(const RankView& rank, const RankView& peer, bool sends) {
+  const RankView& sender = sends ? rank : peer;
+  const RankView& receiver = sends ? peer : rank;
+  const PeerCallsSnapshot* const sent = CallsWith(sender, receiver, false);
+  const PeerCallsSnapshot* const received = CallsWith(receiver, sender, true);
+  if (sent == nullptr || received == nullptr) return std::nullopt;
+  const uint64_t both = std::min(sent->calls, received->calls);
+  const auto differ = [&](uint64_t number, uint64_t a, uint64_t b) {
+    return Mismatch{number == 0 ? Mismatch::By::kPeerTotals : Mismatch::By::kPeerCall,
+                    {{{}, {&sender}, Kind{"Send", sent->datatype, a}},
+                     {{}, {&receiver}, Kind{"Recv", received->datatype, b}}},
+                    {"Send", "Recv"},
+                    number == 0 ? both : number};
+  };
+  std::optional<Mismatch> oldest;
+  for (uint64_t number = both; number != 0; --number) {
+    const std::optional<uint64_t> a = BytesOf(*sent, number);
+    const std::optional<uint64_t> b = BytesOf(*received, number);
+    if (!a || !b) break;
+    if (*a != *b) oldest = differ(number, *a, *b);
+  }
+  const std::optional<uint64_t> a = TotalOf(*sent, both);
+  const std::optional<uint64_t> b = TotalOf(*received, both);
+  if (!oldest && a && b && *a != *b) oldest = differ(0, *a, *b);
+  return oldest;
+}
+
+bool HasCalledPeer(const RankView& rank, const RankView& peer, bool sends) {
+  const PeerCallsSnapshot* const own = CallsWith(rank, peer, !sends);
+  const PeerCallsSnapshot* const others = CallsWith(peer, rank, sends);
+  return own != nullptr && others != nullptr && others->calls >= own->calls;
 }
 
 }  // namespace nccl_pulse

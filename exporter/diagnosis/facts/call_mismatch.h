@@ -19,7 +19,8 @@ namespace nccl_pulse {
 struct CallSide {
   Calls calls;  // by counts: calls beyond those that all ranks made; else the differing call
   Ranks ranks;
-  const CallOrderSnapshot::Kind* kind = nullptr;  // for kCallNumber and kRoots: the call
+  // For kCallNumber, kRoots and kPeerCall: the call. For kPeerTotals: all calls, modulo 2^48 bytes.
+  std::optional<CallOrderSnapshot::Kind> kind{};
 };
 
 struct Mismatch {
@@ -28,11 +29,17 @@ struct Mismatch {
     kSizes,
     kCallNumber,  // by the first collective that differs, see `call_number`
     kRoots,       // as kCallNumber, and only the roots differ
+    // The sides are the sender and the receiver.
+    kPeerCall,    // a Send and its Recv have different sizes
+    kPeerTotals,  // so do the first `call_number` Sends and Recvs of two ranks, some of them older
+                  // than the calls whose sizes are kept
   };
   By by;
   std::vector<CallSide> sides;
   std::set<std::string> operations;
-  uint32_t call_number = 0;  // for kCallNumber and kRoots
+  uint64_t call_number = 0;  // not for kOperations and kSizes
+
+  bool is_of_peers() const { return by == By::kPeerCall || by == By::kPeerTotals; }
 };
 
 // Compares ranks by counts: by operation if operations differ, otherwise by operation and size. At
@@ -49,6 +56,17 @@ enum class Compared : uint8_t {
 // nothing if none does. Ranks that have not made this call, or whose calls are not known that far
 // back, are on no side. Abandoned calls have no number.
 std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts, Compared compared);
+
+// ComparePeerCalls compares a rank's Sends to a peer with the peer's Recvs from it (`sends`; else the
+// rank's Recvs with the peer's Sends). Returns the oldest of the last calls whose sizes differ, or
+// else the totals if they differ; nothing if they are equal or not known. The calls have one number,
+// so it does not matter which of them have completed, or that small Sends end before their Recvs.
+// Data types are not compared: NCCL only moves bytes.
+std::optional<Mismatch> ComparePeerCalls(const RankView& rank, const RankView& peer, bool sends);
+
+// True if the peer is known to have made as many matching calls: it is not missing in the rank's
+// last Send to it (`sends`; else Recv from it).
+bool HasCalledPeer(const RankView& rank, const RankView& peer, bool sends);
 
 }  // namespace nccl_pulse
 

@@ -103,7 +103,7 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
       AddNotComparable(graph, i, at, &behind_beside_graphs);
     }
   }
-  if (is_comparable && view.has_point_to_point && !graph.counts_launches(i)) AddPeers(graph, i);
+  if (is_comparable && view.has_point_to_point) AddPeers(graph, i);
   AddInsideNccl(graph, i);
   if (is_comparable) AddUnreported(graph, i);
 }

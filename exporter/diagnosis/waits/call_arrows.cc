@@ -175,7 +175,8 @@ void PointToMismatch(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
 void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32_t id) {
   ViewWaits& waits = graph.waits(i);
   const CommunicatorFacts& facts = waits.facts;
-  if (waits.mismatch) return PointToMismatch(graph, i, number, id);
+  const bool is_of_peers = waits.mismatch && waits.mismatch->is_of_peers();
+  if (waits.mismatch && !is_of_peers) return PointToMismatch(graph, i, number, id);
   // Mismatched calls are not compared (waits.mismatch) while the ranks still make calls.
   if (facts.is_mismatched) return graph.Point(id, graph.Unknown(i), Sure::kMust);
   const CallWait call = DescribeCall(waits, number, id);
@@ -189,7 +190,7 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
   if (MayMove(graph, waits)) {
     graph.actor(id).state = ActorState::kMoving;
     waits.has_backlog = true;
-  } else if (facts.are_all_seen()) {
+  } else if (facts.are_all_seen() && !is_of_peers) {
     waits.mismatch = CompareCallOrder(facts, Compared::kAll);
     if (waits.mismatch) PointToMismatch(graph, i, number, id);
   }

@@ -157,7 +157,7 @@ void AddUnreported(GraphBuilder& graph, std::size_t i) {
   if (!behind.empty() && MayAllHaveLeft(facts, behind)) return;
   const bool is_any_behind = !behind.empty() || !facts.ended_owing.empty();
   if (!is_any_behind && !DoAllConnect(graph, facts)) return;  // the ranks may just be idle
-  if (facts.is_mismatched) waits.mismatch = CompareSides(facts);
+  if (facts.is_mismatched && !waits.mismatch) waits.mismatch = CompareSides(facts);
   for (const Member& each : waits.members) {
     const RankView& rank = *each.rank;
     const bool is_victim = rank.state == RankView::State::kGone && IsInsideNccl(each) &&

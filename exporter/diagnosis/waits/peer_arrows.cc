@@ -8,7 +8,8 @@ namespace {
 struct PeerWait {
   std::size_t at, peer;  // members
   bool sends, is_mutual;
-  bool is_front;  // the GPU is in this call, or enters it next
+  bool is_called;  // the peer is known to have made the matching call
+  bool is_front;   // the GPU is in this call, or enters it next
 };
 
 // Returns the peer of the launch that the rank's GPU is in, or enters next; -1: not known.
@@ -74,6 +75,11 @@ class PeerArrows {
       for (const uint64_t peer : peers.receives_from) FindWait(at, peer, false);
       if (!peers.are_known) AddUnknownPeers(graph_, i_, at);
     }
+    all_.erase(std::remove_if(all_.begin(), all_.end(),
+                              [this](const PeerWait& wait) {
+                                return PointToMismatch(wait.at, wait.peer, wait.sends);
+                              }),
+               all_.end());
     FindMissing();
     std::vector<int> certain(waits_.members.size());
     for (const PeerWait& wait : all_) certain[wait.at] += IsCertain(wait) ? 1 : 0;
@@ -82,6 +88,19 @@ class PeerArrows {
       if (certain[wait.at] == 1 && !is_certain) continue;  // it waits in the other call
       if (!wait.is_front && IsFrontKnown(*waits_.members[wait.at].rank)) continue;
       AddPeer(wait, is_certain);
+    }
+  }
+
+  // For exchanges of all ranks, whose launches are compared like collectives.
+  void AddMismatches() {
+    for (std::size_t at = 0; at < waits_.members.size(); ++at) {
+      if (waits_.gpus[at] == kNoActor) continue;
+      if (graph_.actor(waits_.gpus[at]).state == ActorState::kMoving) continue;
+      for (const PeerCallsSnapshot& calls : waits_.members[at].rank->communicator->peer_calls) {
+        const RankView* peer = view_.Find(calls.peer);
+        if (peer == nullptr) continue;
+        PointToMismatch(at, static_cast<std::size_t>(peer - view_.ranks.data()), !calls.receives);
+      }
     }
   }
 
@@ -108,7 +127,21 @@ class PeerArrows {
     const PeersSnapshot& others = peer->communicator->peers;
     const bool is_mutual = waits_.members[peer_at].is_in_flight() && others.are_known &&
                            HasPeer(sends ? others.receives_from : others.sends_to, own.rank());
-    all_.push_back({at, peer_at, sends, is_mutual, PeerAtFront(own, sends) == peer->rank()});
+    all_.push_back({at, peer_at, sends, is_mutual, HasCalledPeer(own, *peer, sends),
+                    PeerAtFront(own, sends) == peer->rank()});
+  }
+
+  // Adds an arrow if the sizes of two ranks' calls differ. The difference found first is named.
+  bool PointToMismatch(std::size_t at, std::size_t peer, bool sends) {
+    std::optional<Mismatch> mismatch =
+        ComparePeerCalls(*waits_.members[at].rank, *waits_.members[peer].rank, sends);
+    if (!mismatch) return false;
+    if (!waits_.mismatch) waits_.mismatch = std::move(mismatch);
+    if (differ_ == kNoActor) {
+      differ_ = graph_.Add({ActorKind::kMismatch, ActorState::kMismatched, 0, i_});
+    }
+    graph_.Point(waits_.gpus[at], differ_, Sure::kMust);
+    return true;
   }
 
   void FindMissing() {
@@ -190,6 +223,7 @@ class PeerArrows {
 
   bool IsCertain(const PeerWait& wait) const {
     const Member& each = waits_.members[wait.at];
+    if (wait.is_called && !wait.is_mutual) return false;  // the peer has completed its call
     if (wait.is_front) {
       const RankView& peer = *waits_.members[wait.peer].rank;
       // If both GPUs are in the matching calls, the network or a GPU blocks them.
@@ -231,7 +265,8 @@ class PeerArrows {
     const bool may_have_sent =
         !wait.sends && peer.rank->communicator->last_launch_realtime_ns > each.launched_ns;
     const bool is_awaited = (missing_ != Missing::kSeveral || wait.is_front || WaitsForOne(each)) &&
-                            (missing_ == Missing::kLast || !may_have_sent) && !IsForAnother(wait);
+                            (missing_ == Missing::kLast || !may_have_sent) && !IsForAnother(wait) &&
+                            !wait.is_called;
     graph_.Point(gpu, graph_.Host(*peer.rank),
                  is_awaited              ? Sure::kMust
                  : IsExiting(*peer.rank) ? Sure::kMay
@@ -246,6 +281,7 @@ class PeerArrows {
   std::vector<PeerWait> all_;
   bool are_known_ = true;  // all peers are known, and are in this view
   Missing missing_ = Missing::kNone;
+  uint32_t differ_ = kNoActor;  // actor of a difference in size
 };
 
 }  // namespace
@@ -265,6 +301,9 @@ void AddPeerByCounts(GraphBuilder& graph, std::size_t i, std::size_t at) {
   graph.Owe(other, i);
 }
 
-void AddPeers(GraphBuilder& graph, std::size_t i) { PeerArrows(graph, i).Add(); }
+void AddPeers(GraphBuilder& graph, std::size_t i) {
+  PeerArrows arrows(graph, i);
+  graph.counts_launches(i) ? arrows.AddMismatches() : arrows.Add();
+}
 
 }  // namespace nccl_pulse

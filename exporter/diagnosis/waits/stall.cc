@@ -415,6 +415,10 @@ class StallMaker {
     const Mismatch& mismatch = *stall_.waits->mismatch;
     stall_.hang.verdict = HangVerdict::kMismatched;
     stall_.suspects = OddOnes(mismatch);
+    if (mismatch.is_of_peers()) {
+      stall_.hang.situation = Situation::kPeerSizes;
+      stall_.suspects = {mismatch.sides[0].ranks.front(), mismatch.sides[1].ranks.front()};
+    }
     if (stall_.suspects.empty()) stall_.suspects = stall_.waits->facts.live;
     stall_.hang.op = absl::StrJoin(mismatch.operations, ",");
   }

@@ -19,10 +19,30 @@ std::string SizeOf(int size_class) {
   return absl::StrCat(" (", SizeWords(SizeClassName(size_class), "up to ", "over "), ")");
 }
 
+std::string BytesWords(const CallOrderSnapshot::Kind& kind) {
+  return absl::StrCat(kind.bytes, " bytes",
+                      kind.datatype.empty() ? "" : absl::StrCat(" (", kind.datatype, ")"));
+}
+
 std::string KindWords(const CallOrderSnapshot::Kind& kind, bool with_root) {
-  return absl::StrCat(kind.op, " of ", kind.bytes, " bytes",
-                      kind.datatype.empty() ? "" : absl::StrCat(" (", kind.datatype, ")"),
+  return absl::StrCat(kind.op, " of ", BytesWords(kind),
                       with_root ? absl::StrCat(" with root ", kind.root) : "");
+}
+
+// Fills a template about a sender and a receiver.
+std::string FillPeers(std::string_view text, const Mismatch& mismatch) {
+  const CallSide& sent = mismatch.sides[0];
+  const CallSide& received = mismatch.sides[1];
+  const uint64_t more = (sent.kind->bytes - received.kind->bytes) & PeerCallsSnapshot::kBytesMask;
+  const uint64_t less = (received.kind->bytes - sent.kind->bytes) & PeerCallsSnapshot::kBytesMask;
+  return Fill(text, {},
+              {{"number", absl::StrCat(mismatch.call_number)},
+               {"sender", Name(*sent.ranks.front())},
+               {"receiver", Name(*received.ranks.front())},
+               {"sent", BytesWords(*sent.kind)},
+               {"received", BytesWords(*received.kind)},
+               {"difference", absl::StrCat(std::min(more, less))},
+               {"more", more < less ? "more" : "fewer"}});
 }
 
 }  // namespace
@@ -131,8 +151,7 @@ std::string MismatchWords(const Mismatch& mismatch) {
   std::map<std::string, const Ranks*> by_words;
   const bool is_root = mismatch.by == Mismatch::By::kRoots;
   for (const CallSide& side : mismatch.sides) {
-    by_words[side.kind != nullptr ? KindWords(*side.kind, is_root) : CallWords(side.calls)] =
-        &side.ranks;
+    by_words[side.kind ? KindWords(*side.kind, is_root) : CallWords(side.calls)] = &side.ranks;
   }
   const std::string sides = absl::StrJoin(by_words, "; ", [](std::string* out, const auto& side) {
     *out += Fill("{who} {has|have} called {what}", *side.second,
@@ -155,7 +174,17 @@ std::string MismatchWords(const Mismatch& mismatch) {
     case Mismatch::By::kOperations:
       text = "The ranks have called different operations, which never complete: {sides}.";
       break;
+    case Mismatch::By::kPeerCall:
+      text =
+          "Send #{number} from {sender} to {receiver} has {sent}, and its Recv takes {received}.";
+      break;
+    case Mismatch::By::kPeerTotals:
+      text =
+          "The first {number} Sends from {sender} to {receiver} have {difference} bytes {more} "
+          "than their Recvs take.";
+      break;
   }
+  if (mismatch.is_of_peers()) return FillPeers(text, mismatch);
   return Fill(text, {}, {{"number", number}, {"sides", sides}});
 }
 

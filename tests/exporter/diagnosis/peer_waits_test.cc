@@ -1,5 +1,6 @@
 // Ranks that wait in Send and Recv whose peers NCCL has reported.
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,43 @@ SimulatedJob JobOf(int ranks) {
 void Exchange(SimulatedJob* job, int rank, Numbers sends_to, Numbers receives_from) {
   job->Launch(kComm, rank, sends_to.empty() ? "Recv" : "Send");
   job->Of(kComm, rank).peers = {std::move(sends_to), std::move(receives_from), true};
+}
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// One launch of a single Send or Recv of these bytes. `kept`: number of sizes that the rank keeps.
+void CallPeer(SimulatedJob* job, int rank, int peer, bool receives, uint64_t bytes,
+              std::size_t kept = 14) {
+  const Numbers peers = {static_cast<uint64_t>(peer)};
+  Exchange(job, rank, receives ? Numbers() : peers, receives ? peers : Numbers());
+  auto& all = job->Of(kComm, rank).peer_calls;
+  const auto is_same = [&](const auto& each) {
+    return each.peer == peer && each.receives == receives;
+  };
+  auto calls = std::find_if(all.begin(), all.end(), is_same);
+  if (calls == all.end()) {
+    calls = all.insert(all.end(), {peer, receives, 0, {}, receives ? "ncclInt8" : "ncclFloat32"});
+  }
+  const uint64_t before = calls->totals.empty() ? 0 : calls->totals.back();
+  ++calls->calls;
+  calls->totals.push_back((before + bytes) & PeerCallsSnapshot::kBytesMask);
+  if (calls->totals.size() > kept) calls->totals.erase(calls->totals.begin());
+}
+
+// Rank 1 sends these sizes to rank 2, at once. Only the last Send may be in flight.
+void SendAll(SimulatedJob* job, const Numbers& sizes, bool is_in_flight = false) {
+  for (const uint64_t size : sizes) {
+    job->Complete(kComm, 1);
+    CallPeer(job, 1, 2, false, size);
+  }
+  if (!is_in_flight) job->Complete(kComm, 1);
+}
+void ReceiveAll(SimulatedJob* job, const Numbers& sizes, bool is_in_flight = false) {
+  for (const uint64_t size : sizes) {
+    job->Complete(kComm, 2);
+    CallPeer(job, 2, 1, true, size);
+  }
+  if (!is_in_flight) job->Complete(kComm, 2);
 }
 
 struct PeerWaits : testing::Test {
@@ -411,6 +449,112 @@ TEST_F(PeerWaits, TheOnlyGpuThatHasNotBegun) {
   for (const int rank : {1, 2, 3}) Exchange(&job, rank, {}, {0});
   SetBegun(&job, kComm, {OldestLaunch::kUnknown, kBegun, kNotBegun, kBegun});
   ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
+}
+
+// The receiver's call ends when it has its bytes; the sender still waits.
+TEST_F(PeerWaits, ARecvThatIsSmallerThanItsSend) {
+  for (const bool is_known : {true, false}) {
+    job = JobOf(4);
+    SendAll(&job, Numbers(41, 8 * kMiB), true);
+    Numbers received(40, 8 * kMiB);
+    received.push_back(4 * kMiB);
+    ReceiveAll(&job, received);
+    if (!is_known) job.Of(kComm, 2).peer_calls.clear();
+    if (!is_known) {
+      ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+      continue;
+    }
+    const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {1, 2});
+    EXPECT_EQ(hang.text,
+              "Send #41 from rank 1 (pid 101, GPU 1) to rank 2 (pid 102, GPU 2) has 8388608 bytes "
+              "(ncclFloat32), and its Recv takes 4194304 bytes (ncclInt8).");
+    EXPECT_EQ(hang.op, "Recv,Send");
+    EXPECT_EQ(hang.situation, Situation::kPeerSizes);
+  }
+}
+
+// The third Recv takes the data of two Sends, so that the last one waits for a Send too many.
+TEST_F(PeerWaits, ARecvThatIsLargerThanItsSend) {
+  job = JobOf(3);
+  SendAll(&job, Numbers(6, 4 * kMiB));
+  job.Advance(kMs);
+  ReceiveAll(&job, {4 * kMiB, 4 * kMiB, 8 * kMiB, 4 * kMiB, 4 * kMiB, 4 * kMiB}, true);
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {1, 2});
+  EXPECT_THAT(hang.text, HasSubstr("Send #3 from rank 1"));
+}
+
+// Small Sends end before their Recvs. The network has lost the fifth.
+TEST_F(PeerWaits, SendsAheadOfTheirRecvsAreNoMismatch) {
+  job = JobOf(3);
+  SendAll(&job, {4, 8, 4, 8, 4, 8});
+  job.Advance(kMs);
+  ReceiveAll(&job, {4, 8, 4, 8, 4}, true);
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  SendAll(&job, {4, 8}, true);
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+}
+
+// Three ranks exchange shards, all with all in each launch. Rank 1 expects too much of rank 0.
+TEST_F(PeerWaits, AnExchangeWithDifferentSizes) {
+  for (const bool is_same : {true, false}) {
+    job = JobOf(3);
+    for (int rank = 0; rank < 3; ++rank) {
+      const Numbers others = {rank == 0 ? 1u : 0u, rank == 2 ? 1u : 2u};
+      for (int i = 0; i < 3; ++i) job.Call(kComm, rank, i == 0 ? "Recv" : "Send");
+      Exchange(&job, rank, {}, others);
+      job.Of(kComm, rank).peers = {others, others, true};
+      for (const uint64_t other : others) {
+        const bool differs = !is_same && rank == 1 && other == 0;
+        const auto peer = static_cast<int32_t>(other);
+        auto& calls = job.Of(kComm, rank).peer_calls;
+        calls.push_back({peer, false, 1, {kMiB}, ""});
+        calls.push_back({peer, true, 1, {differs ? 2 * kMiB : kMiB}, ""});
+      }
+    }
+    if (is_same) {
+      ExpectHang(&job, HangVerdict::kPointToPoint, {});
+      continue;
+    }
+    const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {0, 1});
+    EXPECT_THAT(hang.text, HasSubstr("has 1048576 bytes, and its Recv takes 2097152 bytes."));
+    job.process(0).event_mask_changes = 1;  // calls may be missing
+    ExpectHangNow(job, HangVerdict::kPointToPoint, {});
+  }
+}
+
+// The rank has made all calls but the last.
+TEST_F(PeerWaits, APeerThatHasNotCalledDespiteEqualSizes) {
+  SendAll(&job, Numbers(41, 8 * kMiB), true);
+  ReceiveAll(&job, Numbers(40, 8 * kMiB));
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+}
+
+// The sizes of the differing calls are no longer kept.
+TEST_F(PeerWaits, AMismatchThatIsOlderThanTheKeptSizes) {
+  Numbers sent(41, 8 * kMiB);
+  sent[3] = 4 * kMiB;
+  SendAll(&job, sent, true);
+  ReceiveAll(&job, Numbers(41, 8 * kMiB));
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {1, 2});
+  EXPECT_THAT(hang.text, HasSubstr("The first 41 Sends from rank 1 (pid 101, GPU 1) to rank 2 "
+                                   "(pid 102, GPU 2) have 4194304 bytes fewer than their Recvs "
+                                   "take."));
+  // The Sends are so far ahead that not even their total is known.
+  SendAll(&job, Numbers(14, 8 * kMiB), true);
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+}
+
+// Numbers of a hostile rank.
+TEST_F(PeerWaits, CallsThatThereCannotBe) {
+  SendAll(&job, Numbers(2, kMiB), true);
+  ReceiveAll(&job, Numbers(2, kMiB));
+  for (const uint64_t calls : {uint64_t{0}, UINT64_MAX}) {
+    job.Of(kComm, 2).peer_calls[0].calls = calls;
+    job.Advance(kHangAfter);
+    EXPECT_NE(HangNow(job).verdict, HangVerdict::kMismatched);
+  }
+  job.Of(kComm, 2).peer_calls[0].totals.clear();
+  EXPECT_NE(HangNow(job).verdict, HangVerdict::kMismatched);
 }
 
 // A rank may name a peer that there is not.

@@ -23,6 +23,7 @@ constexpr int64_t kLookNs = 20'000'000;
 constexpr int kHurriedGates = 4;
 constexpr std::size_t kRing = 32;
 constexpr std::size_t kLastCalls = 256;
+constexpr std::size_t kTotals = 14;  // PeerCalls::kKept
 constexpr uint64_t kLongWaitNs = 5'000'000'000;
 
 void KeepLast(std::vector<TimedCallSnapshot>* ring) {
@@ -143,6 +144,24 @@ void JobMember::KeepCallOfRoot(const JobStep& step, int root, uint64_t launch) {
 void JobMember::Keep(const LastCall& call) {
   last_calls_.push_back(call);
   if (last_calls_.size() > kLastCalls) last_calls_.pop_front();
+  if (call.peer >= 0) CountOfPeer(call);
+}
+
+// As PeerCallTable::Add.
+void JobMember::CountOfPeer(const LastCall& call) {
+  const bool receives = std::strcmp(call.op, "Recv") == 0;
+  std::vector<PeerCallsSnapshot>& all = snapshot_.peer_calls;
+  auto known = std::find_if(all.begin(), all.end(), [&](const PeerCallsSnapshot& each) {
+    return each.peer == call.peer && each.receives == receives;
+  });
+  if (known == all.end()) {
+    if (all.size() == PeerCallsSnapshot::kMostPeers) return;
+    known = all.insert(all.end(), {call.peer, receives, 0, {}, "ncclBfloat16"});
+  }
+  ++known->calls;
+  std::vector<uint64_t>& totals = known->totals;
+  totals.push_back((totals.empty() ? 0 : totals.back()) + call.Bytes());
+  if (totals.size() > kTotals) totals.erase(totals.begin());
 }
 
 void JobMember::Begin(int64_t launched_ns, int64_t begun_ns) {
@@ -289,7 +308,7 @@ CommunicatorSnapshot JobMember::Take(int64_t now_ns) {
     call.collective_number = last.collective;
     call.op = last.op;
     call.datatype = "ncclBfloat16";
-    call.bytes = last.bytes != 0 ? last.bytes : uint64_t{4096} << 2 * last.size_class;
+    call.bytes = last.Bytes();
     call.launch = last.launch;
     call.launch_realtime_ns = last.launch == 0 ? 0 : last.launched_ns;
     call.root = last.root;

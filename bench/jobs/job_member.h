@@ -63,6 +63,8 @@ class JobMember {
     int root, peer;
     bool is_of_group;
     uint64_t bytes = 0;  // 0: the largest of its size class
+
+    uint64_t Bytes() const { return bytes != 0 ? bytes : uint64_t{4096} << 2 * size_class; }
   };
   struct Timed {  // a kind of calls
     const char* op;
@@ -85,6 +87,7 @@ class JobMember {
   // Keeps the call with this root, of a step that makes one call per root (JobStep::is_list).
   void KeepCallOfRoot(const JobStep& step, int root, uint64_t launch);
   void Keep(const LastCall& call);
+  void CountOfPeer(const LastCall& call);
   void RememberWait(int64_t begin_ns, int64_t end_ns);
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
             int sampling_exponent);

@@ -20,6 +20,7 @@ constexpr int64_t kUs = 1000;
 constexpr int64_t kMs = 1000 * kUs;
 constexpr int64_t kSecond = 1000 * kMs;
 constexpr int64_t kCallNs = 10 * kUs;
+constexpr uint64_t kMessageBytes = 4 << 20;       // of a pipeline
 constexpr int kFirstPause = 4, kSecondPause = 8;  // steps
 
 struct Instance {
@@ -432,6 +433,14 @@ class Run {
           PutFirst(&rank, StepKind::kReceive, step.peer);
         }
         return false;
+      case Fault::kSmallerRecv:
+      case Fault::kLargerRecv:
+        if (!rank.has_erred && step.kind == StepKind::kReceive && step.peer == options_.other) {
+          rank.has_erred = true;
+          rank.program[rank.at].bytes =
+              Is(Fault::kLargerRecv) ? 2 * kMessageBytes : kMessageBytes / 2;
+        }
+        return false;
       case Fault::kWrongOrder:
         if (!rank.has_erred && is_call) Swap(&rank, options_.group, step.op);
         return false;
@@ -555,11 +564,15 @@ class Run {
         case StepKind::kReceive: {
           Begin(&rank, &item, begin_ns);
           std::deque<int64_t>& messages = Message(number, step);
-          if (messages.empty() || IsLost(number, step, item.begun_ns)) return;
-          const int64_t end_ns = std::max(item.begun_ns, messages.front()) + step.work_ns;
-          messages.pop_front();
-          received_[KeyOf(number, step)].push_back(end_ns);
-          Wake(step.peer);
+          const std::size_t taken = step.bytes > kMessageBytes ? 2 : 1;
+          if (messages.size() < taken || IsLost(number, step, item.begun_ns)) return;
+          const int64_t end_ns = std::max(item.begun_ns, messages[taken - 1]) + step.work_ns;
+          messages.erase(messages.begin(), messages.begin() + static_cast<std::ptrdiff_t>(taken));
+          if (step.bytes == 0 || taken == 2) {  // else the Send still has data
+            received_[KeyOf(number, step)].insert(received_[KeyOf(number, step)].end(), taken,
+                                                  end_ns);
+            Wake(step.peer);
+          }
           Finish(number, step.group, end_ns);
           break;
         }

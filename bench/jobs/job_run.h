@@ -40,6 +40,10 @@ enum class Fault {
   kPeerCircle,
   // Receives from a rank before sending to it, and that rank does the same.
   kReceiveCircle,
+  // One of its Recvs from `other` is half as large as the Send, which never ends; or twice as large,
+  // and takes two messages.
+  kSmallerRecv,
+  kLargerRecv,
   // Messages between it and `other` do not arrive. In exchanges some ranks have nothing to send.
   kDeadLink,
   kNetworkStuck,  // a communicator's operation does not end, although all have begun it
@@ -120,7 +124,7 @@ struct JobRunOptions {
   uint64_t seed = 1;
   Fault fault = Fault::kNone;
   int rank = 0;          // the faulty rank
-  int other = -1;        // kDeadLink: the rank at the other end
+  int other = -1;        // the rank at the other end of a link or message
   int group = -1;        // index of the communicator that the fault concerns
   RunState run_state{};  // of stopped processes, as far as visible
   int64_t fault_ns = 0;  // begin of the fault, since the start

@@ -63,6 +63,8 @@ struct FaultKind {
   bool stands_long = false;   // see StandLong
 };
 
+bool IsOfSizes(Fault fault) { return fault == Fault::kSmallerRecv || fault == Fault::kLargerRecv; }
+
 bool IsCircleOfPeers(Fault fault) {
   return fault == Fault::kPeerCircle || fault == Fault::kReceiveCircle;
 }
@@ -104,6 +106,8 @@ const std::vector<FaultKind>& Kinds() {
       {"GPU stuck, large messages", 82, Fault::kGpuStuck, true, false, Jobs::kLargeMessages},
       {"circle of Sends", 83, Fault::kPeerCircle, true, false, Jobs::kLargeMessages},
       {"circle of Recvs", 89, Fault::kReceiveCircle, true, false, Jobs::kLargeMessages},
+      {"Recv smaller than its Send", 90, Fault::kSmallerRecv, true, false, Jobs::kLargeMessages},
+      {"Recv larger than its Send", 91, Fault::kLargerRecv, true, false, Jobs::kLargeMessages},
       {"dead link of a pipeline", 84, Fault::kDeadLink, true, false, Jobs::kLargeMessages},
       {"dead link, ranks without tokens", 85, Fault::kDeadLink, true, false, Jobs::kExperts},
       {"network stuck", 9, Fault::kNetworkStuck, true},
@@ -333,8 +337,8 @@ void LoseEndpoints(Scenario* scenario, Generator* random) {
       scenario->options.fault == Fault::kHostPaused ||
       scenario->options.fault == Fault::kNetworkStuck ||
       scenario->options.fault == Fault::kDeadLink || IsCircleOfPeers(scenario->options.fault) ||
-      scenario->options.fault == Fault::kSlowNode || scenario->options.fault == Fault::kSlowHost ||
-      scenario->options.fault == Fault::kSlowGpu;
+      IsOfSizes(scenario->options.fault) || scenario->options.fault == Fault::kSlowNode ||
+      scenario->options.fault == Fault::kSlowHost || scenario->options.fault == Fault::kSlowGpu;
   if (needs_all || scenario->layout.nodes() < 3 || Between(random, 0, 3) != 0) return;
   const auto node = static_cast<int>(Between(random, 0, scenario->layout.nodes() - 1));
   if (node == culprit) return;
@@ -580,7 +584,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
     const auto& members = scenario.groups[options.group].members;
     options.rank = members[Between(&random, 0, static_cast<int64_t>(members.size()) - 1)];
   }
-  if (kind->fault == Fault::kDeadLink || IsCircleOfPeers(kind->fault))
+  if (kind->fault == Fault::kDeadLink || IsCircleOfPeers(kind->fault) || IsOfSizes(kind->fault))
     PickPeers(&scenario, &random);
   if (kind->fault == Fault::kReceiveCircle) std::swap(options.rank, options.other);
   const int64_t step_ns = scenario.layout.slowdown * 30 * kMs;  // roughly the longest step
@@ -626,6 +630,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
     scenario.culprits = RanksOfNode(scenario.layout, scenario.layout.NodeOf(options.rank));
   } else {
     scenario.culprits = {options.rank};
+    if (IsOfSizes(kind->fault)) scenario.culprits.insert(options.other);
   }
   options.change_step = kind->fault == Fault::kNotMade ? 4 : options.change_step;
   LoseEndpoints(&scenario, &random);

@@ -49,6 +49,11 @@ std::string CheckCommunicator(const CommunicatorSnapshot& communicator) {
         return "a label of a last call is not clean";
     }
   }
+  if (communicator.peer_calls.size() > PeerCallTable::kPeers) return "more peers than entries";
+  for (const PeerCallsSnapshot& calls : communicator.peer_calls) {
+    if (calls.totals.size() > PeerCalls::kKept) return "more totals than are kept";
+    if (!IsClean(calls.datatype)) return "a data type of calls by peer is not clean";
+  }
   for (const CallCountSnapshot& calls : communicator.calls) {
     if (!IsClean(calls.op) || !IsClean(calls.datatype)) return "a label of calls is not clean";
   }
@@ -103,6 +108,9 @@ std::vector<uint8_t> MakeSmallSegment() {
         lane.Observe(SeriesKey::Latency(kAllGatherName, 2, kind), 5000, 1, 1);
       }
     }
+    for (const bool receives : {false, true}) {
+      test.segment().record(index).peer_calls.Add(PeerCalls::Whom(1, receives), 64, kOtherName);
+    }
     LastCalls last_calls{};
     last_calls.Begin(test.segment(), test.segment().record(index));
     for (uint32_t call = 0; call < 20; ++call) {
@@ -155,7 +163,7 @@ GuardedMemory::~GuardedMemory() { munmap(base_, mapped_); }
 std::string ReadAndCheck(const uint8_t* base, size_t bytes) {
   ProcessSnapshot snapshot;
   std::string error;
-  const ReadWish wish{ReadWish::LastCalls::kOfUnfinished};
+  const ReadWish wish{ReadWish::LastCalls::kOfUnfinished, 0, INT64_MAX};
   if (!ReadSegment(base, bytes, &snapshot, &error, {}, nullptr, wish)) {
     if (error.empty()) return "refused without a word";
     return IsClean(error) ? "" : "the error is not clean";

@@ -126,7 +126,7 @@ TEST_F(SegmentReaderMutation, TheHonestOneIsReadInFull) {
   EXPECT_EQ(mutator.Check(), "");
   ProcessSnapshot snapshot;
   std::string error;
-  const ReadWish wish{ReadWish::LastCalls::kOfUnfinished};
+  const ReadWish wish{ReadWish::LastCalls::kOfUnfinished, 0, INT64_MAX};
   ASSERT_TRUE(ReadSegment(mutator.Fresh(), kSmallBytes, &snapshot, &error, {}, nullptr, wish))
       << error;
   ASSERT_EQ(snapshot.communicators.size(), kSmallCommunicators);
@@ -141,6 +141,7 @@ TEST_F(SegmentReaderMutation, TheHonestOneIsReadInFull) {
     EXPECT_EQ(communicator.picked_calls.size(), static_cast<size_t>(kMoments));
     ASSERT_NE(communicator.last_calls, nullptr);
     EXPECT_EQ(communicator.last_calls->size(), 20u);
+    EXPECT_EQ(communicator.peer_calls.size(), 2u);
   }
 }
 

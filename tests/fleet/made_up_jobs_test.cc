@@ -46,6 +46,14 @@ TEST(MadeUpInput, WhoseGpuComesToALaunchIsNotNamed) {
   EXPECT_EQ(judged.outcome, Outcome::kRight) << judged.said;
 }
 
+// The GPU of the process that a driver call holds up also waits for a rank that is not seen.
+TEST(MadeUpDriverCall, IsNamedBesideRanksThatAreNotSeen) {
+  for (const uint64_t seed : {11000040u, 11000163u, 11000186u, 11000284u}) {
+    const Judged judged = Judge(MakeScenario("driver call", seed));
+    EXPECT_EQ(judged.outcome, Outcome::kRight) << "seed " << seed << ": " << judged.said;
+  }
+}
+
 std::vector<std::string> HangsAndHealthy() {
   std::vector<std::string> names;
   for (const std::string& name : FaultNames()) {

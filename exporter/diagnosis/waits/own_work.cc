@@ -237,7 +237,10 @@ bool OwnWork::WaitsForOther(uint32_t gpu) {
   for (uint32_t i = 0; i < actors.size(); ++i) {
     for (const Arrow& arrow : actors[i].arrows) before[arrow.to].push_back(i);
     const bool is_held_up = actors[i].state == ActorState::kStopped && IsInDriver(*actors[i].rank);
-    if (!actors[i].arrows.empty() || actors[i].state == ActorState::kInside || is_held_up) continue;
+    if (!actors[i].arrows.empty() || actors[i].state == ActorState::kInside ||
+        actors[i].state == ActorState::kUnseen || is_held_up) {
+      continue;
+    }
     waits_for_other_[i] = true;
     next.push_back(i);
   }

@@ -42,8 +42,8 @@ class OwnWork {
 
  private:
   void AddFirstEnded(const HostThread& thread);
-  // True if the GPU waits for an actor that can be named, other than a process that is held up in the
-  // driver. A call without arrows may be over.
+  // True if the GPU waits for an actor that is seen and can be named, other than a process that is
+  // held up in the driver. A call without arrows may be over.
   bool WaitsForOther(uint32_t gpu);
   // True if the host has made all calls in which others wait on a communicator, so that they don't
   // wait for it.

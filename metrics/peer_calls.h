@@ -23,7 +23,6 @@ namespace nccl_pulse {
 
 struct PeerCalls {
   static constexpr uint32_t kKept = 14;  // makes two cache lines
-  static constexpr uint64_t kBytesMask = (uint64_t{1} << 48) - 1;
 
   static constexpr uint64_t Whom(int32_t peer, bool receives) {
     return (uint64_t{static_cast<uint32_t>(peer)} + 1) << 1 | (receives ? 1 : 0);

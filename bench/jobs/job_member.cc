@@ -10,6 +10,7 @@
 #include "metrics/call_order.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/long_wait.h"
+#include "metrics/peer_calls.h"
 #include "metrics/peers.h"
 
 namespace nccl_pulse {
@@ -23,7 +24,6 @@ constexpr int64_t kLookNs = 20'000'000;
 constexpr int kHurriedGates = 4;
 constexpr std::size_t kRing = 32;
 constexpr std::size_t kLastCalls = 256;
-constexpr std::size_t kTotals = 14;  // PeerCalls::kKept
 constexpr uint64_t kLongWaitNs = 5'000'000'000;
 
 void KeepLast(std::vector<TimedCallSnapshot>* ring) {
@@ -161,7 +161,7 @@ void JobMember::CountOfPeer(const LastCall& call) {
   ++known->calls;
   std::vector<uint64_t>& totals = known->totals;
   totals.push_back((totals.empty() ? 0 : totals.back()) + call.Bytes());
-  if (totals.size() > kTotals) totals.erase(totals.begin());
+  if (totals.size() > PeerCalls::kKept) totals.erase(totals.begin());
 }
 
 void JobMember::Begin(int64_t launched_ns, int64_t begun_ns) {

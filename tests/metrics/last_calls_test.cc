@@ -234,7 +234,7 @@ TEST(LastCalls, CallsByPeerWhereNothingProgresses) {
     table.Add(PeerCalls::Whom(8191, false), i, i == 290 ? kOtherName : kNoName);
   }
   for (int peer = 0; peer < 20; ++peer) table.Add(PeerCalls::Whom(peer, true), 5, kOtherName);
-  table.Add(PeerCalls::Whom(0, true), PeerCalls::kBytesMask, kOtherName);
+  table.Add(PeerCalls::Whom(0, true), PeerCallsSnapshot::kBytesMask, kOtherName);
   EXPECT_TRUE(read(0).empty());
   EXPECT_TRUE(read(3 * kSecond - 1).empty()) << "it makes progress";
   const std::vector<PeerCallsSnapshot> calls = read(3 * kSecond);

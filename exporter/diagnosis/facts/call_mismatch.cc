@@ -39,8 +39,9 @@ struct OfRank {
 // A call is identified by its number among the collectives of its communicator, so it does not
 // matter when each rank was read. The comparison covers values that NCCL reports and requires to be
 // equal: operation and bytes, then the root, and for reductions the data type (other operations
-// only move bytes). It does not cover the kind of reduction (sum, max), which NCCL does not report, nor Send and Recv,
-// which are compared by ComparePeerCalls. Collectives of one group may be called in any order.
+// only move bytes). It does not cover the kind of reduction (sum, max), which NCCL does not report,
+// nor Send and Recv, which ComparePeerCalls compares. Collectives of one group may be called in any
+// order.
 //
 // Cost: linear in the compared calls.
 class Comparison {

@@ -414,10 +414,11 @@ class StallMaker {
   void Say(const DifferentCalls& /*different*/) {
     const Mismatch& mismatch = *stall_.waits->mismatch;
     stall_.hang.verdict = HangVerdict::kMismatched;
-    stall_.suspects = OddOnes(mismatch);
     if (mismatch.is_of_peers()) {
       stall_.hang.situation = Situation::kPeerSizes;
       stall_.suspects = {mismatch.sides[0].ranks.front(), mismatch.sides[1].ranks.front()};
+    } else {
+      stall_.suspects = OddOnes(mismatch);
     }
     if (stall_.suspects.empty()) stall_.suspects = stall_.waits->facts.live;
     stall_.hang.op = absl::StrJoin(mismatch.operations, ",");

@@ -1,5 +1,6 @@
 """Processes with the real library, and what a scraper sees of them."""
 
+import contextlib
 import os
 import re
 import signal
@@ -35,6 +36,16 @@ def values(port, name, *labels):
 def ranks(port):
     """{rank: operations} of the communicators on the page."""
     return {int(rank): int(value) for rank, value in values(port, "nccl_operations_total", "rank").items()}
+
+
+def open_files(pid):
+    """{number: target} of a process's descriptors, without any that it closes meanwhile."""
+    folder = "/proc/%d/fd" % pid
+    found = {}
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            found[int(name)] = os.readlink(os.path.join(folder, name))
+    return found
 
 
 class Process:
@@ -93,15 +104,8 @@ class Process:
 
     def serves(self, port):
         """Whether it listens on this port, by the kernel's word."""
-        inodes = set()
-        folder = "/proc/%d/fd" % self.pid
-        for name in os.listdir(folder):
-            try:
-                match = re.match(r"socket:\[(\d+)\]", os.readlink(os.path.join(folder, name)))
-            except FileNotFoundError:
-                continue
-            if match:
-                inodes.add(match.group(1))
+        sockets = (re.match(r"socket:\[(\d+)\]", target) for target in open_files(self.pid).values())
+        inodes = {match.group(1) for match in sockets if match}
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):
             if not os.path.exists(table):
                 continue

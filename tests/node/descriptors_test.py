@@ -5,23 +5,15 @@ import os
 
 from tests import running
 from tests.kit import temporary_folder
-from tests.node.cluster import NodeCase, Process, Scraper, ranks, values, wait_until
+from tests.node.cluster import NodeCase, Process, Scraper, open_files, ranks, values, wait_until
 
 WARNING = "the program has closed descriptor"
 
 
 def ours(process):
     """{number: what it refers to}"""
-    folder = "/proc/%d/fd" % process.pid
-    found = {}
-    for name in os.listdir(folder):
-        try:
-            target = os.readlink(os.path.join(folder, name))
-        except FileNotFoundError:  # a client's, just closed
-            continue
-        if target.startswith("socket:") or "nccl-pulse" in target:
-            found[int(name)] = target
-    return found
+    return {number: target for number, target in open_files(process.pid).items()
+            if target.startswith("socket:") or "nccl-pulse" in target}
 
 
 class DescriptorsTest(NodeCase):

@@ -9,7 +9,7 @@ import socket
 import struct
 
 from tests import running
-from tests.node.cluster import get, values, wait_until
+from tests.node.cluster import get, open_files, values, wait_until
 from tests.node.hostile_peer_test import HELLO, YIELD, HostileCase, memory, memory_of, message
 
 SEED = 1
@@ -18,10 +18,6 @@ MEMORIES = 120
 MESSAGES = 1500
 WELCOME = 2  # and where it stands in a message, exporter/node/handover.h
 KIND_OFFSET = 12
-
-
-def open_files(process):
-    return len(os.listdir("/proc/%d/fd" % process.pid))
 
 
 def resident_kib(process):
@@ -34,13 +30,13 @@ class FuzzTest(HostileCase):
     def setUp(self):
         super().setUp()
         self.random = random.Random(SEED)
-        self.files = open_files(self.server)
+        self.files = len(open_files(self.server.pid))
         self.resident = resident_kib(self.server)
 
     def expect_no_trace(self):
         wait_until(lambda: values(self.port, "nccl_pulse_processes") == {(): 2}, "peers have left")
         self.expect_all_is_well()
-        wait_until(lambda: open_files(self.server) <= self.files + 1, "its descriptors are closed")
+        wait_until(lambda: len(open_files(self.server.pid)) <= self.files + 1, "its descriptors are closed")
         self.assertLess(resident_kib(self.server), self.resident + 64 * 1024)
 
     def peer(self):

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 from tests import running
-from tests.node.cluster import NodeCase, get, values, wait_until
+from tests.node.cluster import NodeCase, get, open_files, values, wait_until
 
 HELLO, GOODBYE, YIELD = 1, 5, 6
 MAGIC = 0x31444E485053434E
@@ -33,11 +33,9 @@ def memory(content=b"", size=None, seals=SHRINK_AND_GROW):
 
 def memory_of(process):
     """The segment of an honest process, opened anew."""
-    folder = "/proc/%d/fd" % process.pid
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        if "memfd:nccl-pulse" in os.readlink(path):
-            return os.open(path, os.O_RDONLY)
+    for number, target in open_files(process.pid).items():
+        if "memfd:nccl-pulse" in target:
+            return os.open("/proc/%d/fd/%d" % (process.pid, number), os.O_RDONLY)
     raise AssertionError("no segment")
 
 

@@ -1,5 +1,6 @@
 """What others can make a server cost: memory, by what they hand over, and processor time, by what they ask for."""
 
+import contextlib
 import gzip
 import os
 import subprocess
@@ -33,11 +34,13 @@ def peak_bytes(pid):
 def cpu_seconds(pid):
     """Of the server's thread."""
     for task in os.listdir("/proc/%d/task" % pid):
-        with open("/proc/%d/task/%s/comm" % (pid, task), encoding="ascii") as name:
-            if name.read().strip() != "pulse-http":
-                continue
-        with open("/proc/%d/task/%s/schedstat" % (pid, task), encoding="ascii") as stat:
-            return int(stat.read().split()[0]) / 1e9
+        folder = "/proc/%d/task/%s/" % (pid, task)
+        with contextlib.suppress(OSError):  # it has ended
+            with open(folder + "comm", encoding="ascii") as name:
+                if name.read().strip() != "pulse-http":
+                    continue
+            with open(folder + "schedstat", encoding="ascii") as stat:
+                return int(stat.read().split()[0]) / 1e9
     raise AssertionError("no server's thread")
 
 

@@ -8,7 +8,8 @@ import unittest
 import unittest.mock
 
 from tests import running
-from tests.node.cluster import (PATIENCE_S, Agent, NodeCase, Process, Scraper, get, ranks, samples, values, wait_until)
+from tests.node.cluster import (PATIENCE_S, Agent, NodeCase, Process, Scraper, get, open_files, ranks, samples,
+                                values, wait_until)
 
 BUSY_COMMUNICATORS = ("00000000b0510000", "00000000b0510001")
 
@@ -148,11 +149,7 @@ class ChildTest(NodeCase):
             self.kill_at_the_end(pid)
             wait_until(lambda: os.readlink("/proc/%d/exe" % pid) !=
                        os.readlink("/proc/%d/exe" % process.pid), "it is another program")
-            for name in os.listdir("/proc/%d/fd" % pid):
-                try:
-                    target = os.readlink("/proc/%d/fd/%s" % (pid, name))
-                except FileNotFoundError:  # the program has just started, and closes what it read
-                    continue
+            for target in open_files(pid).values():
                 self.assertNotRegex(target, "socket:|nccl-pulse")
             with open("/proc/%d/maps" % pid, encoding="ascii") as maps:
                 self.assertNotIn("nccl-pulse", maps.read())

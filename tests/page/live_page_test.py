@@ -32,7 +32,8 @@ class LivePageTest(unittest.TestCase):
         self.job.report()
         page = self.browser.open("http://127.0.0.1:%d/" % self.port)
         page.wait("document.querySelectorAll('details.communicator').length === 9")
-        self.assertEqual(page.text("#verdict"), "✓ No hang and no straggler is suspected.")
+        # The job pauses; on a slow machine for so long that it is idle.
+        self.assertRegex(page.text("#verdict"), "^✓ No hang and no straggler is suspected[.]$|^No rank has called NCCL ")
         self.assertRegex(page.text("#counts"), r"^20\d\d-.* 9 communicators, %d processes$" % RANKS)
         self.assertRegex(page.evaluate("document.title"), " - NCCL Pulse$")
         self.assertEqual(page.text("#connection"), "live")

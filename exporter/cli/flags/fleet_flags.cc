@@ -178,7 +178,8 @@ FlagTable EndpointFlags() {
        AccessFlags(),
        {{"--bearer-file", &to.bearer_file, "FILE", "one line with a token for the endpoints"},
         {"--timeout", &to.timeout, "DURATION",
-         "how long each endpoint may take (default 3s; status: 5s); all are asked at once",
+         "how long each endpoint, or Prometheus, may take (default 3s; status: 5s); "
+         "all endpoints are asked at once",
          "100ms to 5m"}}});
 }
 

@@ -67,7 +67,7 @@ class WatchedCluster:
 
     def diagnose(self, job_id):
         """Of `pulse diagnose` on the machine that watches: a process, whose answer verdict() reads."""
-        return subprocess.Popen([PULSE, "diagnose", "--json", "--prometheus=" + self.prometheus.url,
+        return subprocess.Popen([PULSE, "diagnose", "--json", "--timeout=15s", "--prometheus=" + self.prometheus.url,
                                  "--job-id=" + job_id], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     @staticmethod

@@ -413,6 +413,9 @@ struct ProcessSnapshot {
   // Set by a reader of several endpoints if the process' endpoint no longer answers: time of its
   // last answer, from which all other fields come. 0: the endpoint answers.
   int64_t heard_realtime_ns = 0;
+  // Set by a reader of several endpoints: largest error of all times above on the reader's clock. 0:
+  // not known.
+  int64_t clock_error_ns = 0;
   // Set by a reader of several endpoints: number of live processes that this process' endpoint has
   // rejected.
   uint64_t rejected_beside = 0;

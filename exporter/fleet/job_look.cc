@@ -24,13 +24,18 @@ int64_t Nanoseconds(std::chrono::milliseconds duration) {
   return std::chrono::nanoseconds(duration).count();
 }
 
+struct WrittenTime {
+  int64_t at_ns = 0, error_ns = 0;
+};
+
 // Returns when the answer to a request was written: by its endpoint's clock, if that is possible.
-int64_t WrittenAt(const FleetAnswer& answer, int64_t asked_realtime_ns) {
+WrittenTime WrittenAt(const FleetAnswer& answer, int64_t asked_realtime_ns) {
   constexpr int64_t kSecondNs = 1000000000;
   const int64_t age_ns = answer.age.count() * kSecondNs;  // rounded down
   const int64_t earliest_ns = asked_realtime_ns - age_ns - (age_ns == 0 ? 0 : kSecondNs);
-  return std::clamp(WrittenRealtimeNs(answer.body), earliest_ns,
-                    std::max(earliest_ns, RealtimeNs() - age_ns));
+  const int64_t latest_ns = std::max(earliest_ns, RealtimeNs() - age_ns);
+  const int64_t at_ns = std::clamp(WrittenRealtimeNs(answer.body), earliest_ns, latest_ns);
+  return {at_ns, std::max(at_ns - earliest_ns, latest_ns - at_ns)};
 }
 
 // A stopped process must be known before a hang is reported (kStoppedAfterNs).
@@ -125,9 +130,12 @@ class Look {
     SnapshotMessage message;
     std::string error;
     const WorkBudget::Share share(&budget_);
-    const int64_t written_ns = WrittenAt(answer, look_.now_realtime_ns);
-    if (!ReadSnapshots(answer.body, written_ns, Room(), &message, &error, &share)) {
+    const WrittenTime written = WrittenAt(answer, look_.now_realtime_ns);
+    if (!ReadSnapshots(answer.body, written.at_ns, Room(), &message, &error, &share)) {
       return absl::StrCat("it answers with ", error);
+    }
+    for (auto* processes : {&message.set.processes, &message.set.ended}) {
+      for (ProcessSnapshot& process : *processes) process.clock_error_ns = written.error_ns;
     }
     taken_ += message.bytes;
     all_.Add(std::move(message), endpoints_[index].name(), index);

@@ -212,8 +212,8 @@ std::string SentenceFromOutside(const JobLook& look) {
 }
 
 // " First without finalizing: global rank 1 on node-1 (GPU 1, pid 7), 400 ms before the others.
-// Next: its log ..." if several processes of one host have ended. A launcher ends the others of a
-// node within a second.
+// Next: its log ..." if it is known which process was the first to end. A launcher ends the others
+// within a second.
 std::string FirstEnded(const std::vector<ProcessSnapshot>& ended) {
   // A launcher may restart the job after an end, so earlier ends belong to an earlier attempt.
   int64_t started_ns = 0;
@@ -230,21 +230,23 @@ std::string FirstEnded(const std::vector<ProcessSnapshot>& ended) {
   std::sort(lost.begin(), lost.end(), [](const ProcessSnapshot* a, const ProcessSnapshot* b) {
     return a->end_realtime_ns < b->end_realtime_ns;
   });
-  const bool is_one_host = std::all_of(lost.begin(), lost.end(), [&](const ProcessSnapshot* each) {
-    return each->hostname == lost.front()->hostname;
-  });
-  if (lost.empty() || !is_one_host) return "";
-  const int64_t before_ns =
-      lost.size() == 1 ? 0 : ElapsedNs(lost[1]->end_realtime_ns, lost[0]->end_realtime_ns);
-  if (lost.size() != 1 && before_ns < kSameHostNs) return "";
+  const auto before = [&](const ProcessSnapshot& other) {
+    return ElapsedNs(other.end_realtime_ns, lost.front()->end_realtime_ns);
+  };
+  const bool is_first =
+      !lost.empty() && std::all_of(lost.begin() + 1, lost.end(), [&](const ProcessSnapshot* each) {
+        return before(*each) >= ClockSlackNs(*lost.front(), *each);
+      });
+  if (!is_first) return "";
   const CommunicatorSnapshot& comm = lost[0]->communicators.front();
   const std::string& host = lost[0]->hostname;
-  return absl::StrCat(
-      lost.size() == 1 ? " Without finalizing: " : " First without finalizing: ",
-      RankWords({comm.comm_id, comm.rank, lost[0], &comm}),
-      lost.size() == 1 ? "" : absl::StrCat(", ", before_ns / 1000000, " ms before the others"),
-      ". Next: its log, and dmesg", host.empty() ? "" : absl::StrCat(" on ", host),
-      " (killed? out of memory?).");
+  return absl::StrCat(lost.size() == 1 ? " Without finalizing: " : " First without finalizing: ",
+                      RankWords({comm.comm_id, comm.rank, lost[0], &comm}),
+                      lost.size() == 1
+                          ? ""
+                          : absl::StrCat(", ", before(*lost[1]) / 1000000, " ms before the others"),
+                      ". Next: its log, and dmesg", host.empty() ? "" : absl::StrCat(" on ", host),
+                      " (killed? out of memory?).");
 }
 
 }  // namespace

@@ -212,7 +212,7 @@ TEST_F(HangProgramTest, AFailureIsLogged) {
 
 TEST_F(HangProgramTest, IsNotWaitedFor) {
   options_.patience = minutes(10);
-  Write("sleep 1000");
+  Write("echo begun > $0.out; sleep 1000");
   Start();
   std::vector<WatchedJob> jobs;
   for (int i = 0; i < 200; ++i) jobs.push_back(Job(std::to_string(i), 100));
@@ -222,6 +222,7 @@ TEST_F(HangProgramTest, IsNotWaitedFor) {
       std::count_if(lines.begin(), lines.end(),
                     [](const auto& line) { return line.rfind("64 hangs wait for ", 0) == 0; }),
       1);
+  while (output().empty()) usleep(1000);
   EXPECT_FALSE(program_->Stop(std::chrono::milliseconds(1)));
 }
 

@@ -186,6 +186,8 @@ TEST(JobLook, AgesCountFromWhenTheAnswerWasWritten) {
     const int64_t age_ns = std::chrono::nanoseconds(age).count();
     EXPECT_GE(written_ns, before_ns + std::chrono::nanoseconds(kLateBy).count() - age_ns);
     EXPECT_LE(written_ns, RealtimeNs() - age_ns);
+    EXPECT_GE(look.set.processes[0].clock_error_ns, age_ns == 0 ? 1 : kSecond / 2);
+    EXPECT_LE(look.set.processes[0].clock_error_ns, RealtimeNs() - before_ns + kSecond);
   }
 }
 
@@ -204,10 +206,16 @@ TEST_F(JobVerdictTest, TheSentenceNamesTheFirstEndOfAJobThatIsGone) {
   EXPECT_THAT(JobSentence(look), AllOf(HasSubstr("ENDED  No process of this job lives. 2 "),
                                        HasSubstr("First without finalizing: global rank 1 on"),
                                        HasSubstr(", 400 ms before the others. Next: its log")));
-  // Two at a time, or on hosts whose clocks may differ: nobody is first.
-  look.set.ended.back().end_realtime_ns = job.now() + 399000000;
+  // On several hosts, by how well their times are known.
+  look.set.ended[0].hostname = "node-b";
   EXPECT_THAT(JobSentence(look), Not(HasSubstr("First")));
-  end(2, -kSecond);
+  for (ProcessSnapshot& process : look.set.ended) process.clock_error_ns = 200000000;
+  EXPECT_THAT(JobSentence(look), Not(HasSubstr("First")));
+  for (ProcessSnapshot& process : look.set.ended) process.clock_error_ns = 100000000;
+  EXPECT_THAT(JobSentence(look), HasSubstr("First without finalizing: global rank 1 on"));
+  // Two at a time: nobody is first.
+  look.set.ended[0].hostname = look.set.ended[1].hostname;
+  look.set.ended.back().end_realtime_ns = job.now() + 399000000;
   EXPECT_THAT(JobSentence(look), Not(HasSubstr("First")));
 }
 

@@ -69,8 +69,10 @@ void FindFront(const CommunicatorFacts& facts, bool counts_launches, Member* mem
 
 }  // namespace
 
-int64_t ClockSlackNs(const RankView& a, const RankView& b) {
-  return a.process->hostname == b.process->hostname ? kSameHostNs : kOtherHostNs;
+int64_t ClockSlackNs(const ProcessSnapshot& a, const ProcessSnapshot& b) {
+  if (a.hostname == b.hostname) return kSameHostNs;
+  if (a.clock_error_ns == 0 || b.clock_error_ns == 0) return kOtherHostNs;
+  return std::min(kSameHostNs + a.clock_error_ns + b.clock_error_ns, kOtherHostNs);
 }
 
 Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool counts_launches) {

@@ -51,10 +51,10 @@ inline constexpr int64_t kCauseSlackNs = 5000000000;
 // Shorter waits are usual in a step.
 inline constexpr int64_t kWaitedNs = 2000000000;
 // An endpoint notes an end within milliseconds, so the order of ends on one host is known. Several
-// hosts have different clocks.
+// hosts have different clocks, which are assumed to differ by less than kOtherHostNs.
 inline constexpr int64_t kSameHostNs = 50000000, kOtherHostNs = 1000000000;
 // Returns how far apart ends of `a` and `b` must be for their order to be known.
-int64_t ClockSlackNs(const RankView& a, const RankView& b);
+int64_t ClockSlackNs(const ProcessSnapshot& a, const ProcessSnapshot& b);
 
 // `counts_launches`: counts launches instead of collectives. Set if each launch exchanges data with
 // every other rank (AreLaunchesExchanges), so that the n-th launch is the same on all ranks.

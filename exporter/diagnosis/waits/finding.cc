@@ -336,7 +336,12 @@ class Decision {
 
   static int64_t Slack(const Actor& a, const Actor& b) {
     if (a.state == ActorState::kFailed) return kSameErrorNs;
-    return ClockSlackNs(*a.rank, *b.rank);
+    // Other events than ends are seen by polls, and within a second.
+    const bool are_ends = a.state == ActorState::kGone && b.state == ActorState::kGone;
+    const ProcessSnapshot& first = *a.rank->process;
+    const ProcessSnapshot& second = *b.rank->process;
+    if (!are_ends && first.hostname != second.hostname) return kOtherHostNs;
+    return ClockSlackNs(first, second);
   }
 
   // Returns the communicators whose ranks wait directly for one of these actors: a GPU's own

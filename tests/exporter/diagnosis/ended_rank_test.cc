@@ -43,6 +43,21 @@ TEST(EndedRank, WhoEndsInACallThatAllHaveMadeIsWhyTheOthersWait) {
             Situation::kFinalized);
 }
 
+// A launcher ends the ranks of other nodes 300 ms after the first has died.
+TEST(EndedRank, WhoEndsFirstIsNamedIfTheClocksOfTheNodesTell) {
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+  job.Advance(kSecond);
+  job.process(2).hostname = "node-b";
+  End(&job, 2);
+  job.Advance(300 * kMs);
+  End(&job, 1);
+  SimulatedJob known = job;
+  ExpectHang(&job, HangVerdict::kProcessGone, {1, 2});
+  for (int i = 0; i < 4; ++i) known.process(i).clock_error_ns = 100 * kMs;
+  EXPECT_THAT(ExpectHang(&known, HangVerdict::kProcessGone, {2}).text,
+              HasSubstr("Rank 1 (pid 101, GPU 1) followed."));
+}
+
 // It dumped core for 40 s, so the others began to wait after it had stopped.
 TEST(EndedRank, WhoShowedNoSignOfLifeBeforeItsEndIsWhyTheOthersWait) {
   SimulatedJob job = LaunchingJob({0, 1, 2, 3});

@@ -31,6 +31,7 @@ PLUGINS = (
     ("NCCL Pulse, v6", PULSE, "v6", {"NCCL_PULSE_LISTEN": "off"}),
     ("NCCL Pulse, v7", PULSE, "v7", {"NCCL_PULSE_LISTEN": "off"}),
     ("NCCL Pulse, v6, NCCL's counter proven", PULSE, "counted", {"NCCL_PULSE_LISTEN": "off"}),
+    ("NCCL Pulse, v6, a Send instead", PULSE, "send", {"NCCL_PULSE_LISTEN": "off"}),
     ("floor, asks", FLOOR, "v5", {"FLOOR_PLUGIN_ASKS": "1"}),
     ("floor", FLOOR, "v5", {}),
     ("empty", "bench/libempty_plugin.so", "v5", {}),

@@ -73,54 +73,39 @@ class NcclCalls {
   // Coll event.
   void* EagerCollective(void* context, uint64_t sequence, uint8_t channels,
                         void* stream = nullptr) {
-    Descriptor event{};
-    void* group = nullptr;
-    event.type = abi::kEventGroupApi;
-    event.groupApi.groupDepth = 1;
-    profiler_->startEvent(context, &group, &event);
-    if (group != nullptr) profiler_->recordEventState(group, abi::kStateGroupStartApiStop, nullptr);
+    Descriptor call{};
+    call.type = abi::kEventCollApi;
+    call.collApi.func = kFunction;
+    call.collApi.count = kCount;
+    call.collApi.datatype = kDatatype;
+    Descriptor coll{};
+    coll.type = abi::kEventColl;
+    coll.coll.seqNumber = sequence;
+    coll.coll.func = kFunction;
+    coll.coll.count = kCount;
+    coll.coll.datatype = kDatatype;
+    coll.coll.nChannels = channels;
+    coll.coll.nWarps = 16;
+    coll.coll.algo = kAlgorithm;
+    coll.coll.proto = kProtocol;
+    return EagerOperation(context, stream, &call, &coll, &coll.coll.parentGroup);
+  }
 
-    void* call = nullptr;
-    event = Descriptor{};
-    event.type = abi::kEventCollApi;
-    event.parentObj = group;
-    event.collApi.func = kFunction;
-    event.collApi.count = kCount;
-    event.collApi.datatype = kDatatype;
-    profiler_->startEvent(context, &call, &event);
-    if (call != nullptr) profiler_->stopEvent(call);
-    if (group != nullptr) profiler_->recordEventState(group, abi::kStateGroupEndApiStart, nullptr);
-
-    void* launch = nullptr;
-    event = Descriptor{};
-    event.type = abi::kEventKernelLaunch;
-    event.parentObj = group;
-    event.kernelLaunch.stream = stream;
-    profiler_->startEvent(context, &launch, &event);
-    if (launch != nullptr) profiler_->stopEvent(launch);
-
-    void* task_group = nullptr;
-    event = Descriptor{};
-    event.type = abi::kEventGroup;
-    profiler_->startEvent(context, &task_group, &event);
-    void* coll = nullptr;
-    event = Descriptor{};
-    event.type = abi::kEventColl;
-    event.parentObj = call;
-    event.coll.seqNumber = sequence;
-    event.coll.func = kFunction;
-    event.coll.count = kCount;
-    event.coll.datatype = kDatatype;
-    event.coll.nChannels = channels;
-    event.coll.nWarps = 16;
-    event.coll.algo = kAlgorithm;
-    event.coll.proto = kProtocol;
-    event.coll.parentGroup = task_group;
-    profiler_->startEvent(context, &coll, &event);
-    if (coll != nullptr) profiler_->stopEvent(coll);
-    if (task_group != nullptr) profiler_->stopEvent(task_group);
-    if (group != nullptr) profiler_->stopEvent(group);
-    return coll;
+  // Makes all callbacks of one eager Send to rank 1.
+  void EagerSend(void* context) {
+    Descriptor call{};
+    call.type = abi::kEventP2pApi;
+    call.p2pApi.func = "Send";
+    call.p2pApi.count = kCount;
+    call.p2pApi.datatype = kDatatype;
+    Descriptor p2p{};
+    p2p.type = abi::kEventP2p;
+    p2p.p2p.func = "Send";
+    p2p.p2p.count = kCount;
+    p2p.p2p.datatype = kDatatype;
+    p2p.p2p.peer = 1;
+    p2p.p2p.nChannels = 4;
+    EagerOperation(context, nullptr, &call, &p2p, &p2p.p2p.parentGroup);
   }
 
   void* StartProxyOp(void* context, void* coll, int32_t pid) {
@@ -171,6 +156,42 @@ class NcclCalls {
   }
 
  private:
+  // Makes the callbacks around these two events, and returns the second one's handle.
+  void* EagerOperation(void* context, void* stream, Descriptor* call_event,
+                       Descriptor* operation_event, void** parent_group) {
+    Descriptor event{};
+    void* group = nullptr;
+    event.type = abi::kEventGroupApi;
+    event.groupApi.groupDepth = 1;
+    profiler_->startEvent(context, &group, &event);
+    if (group != nullptr) profiler_->recordEventState(group, abi::kStateGroupStartApiStop, nullptr);
+
+    void* call = nullptr;
+    call_event->parentObj = group;
+    profiler_->startEvent(context, &call, call_event);
+    if (call != nullptr) profiler_->stopEvent(call);
+    if (group != nullptr) profiler_->recordEventState(group, abi::kStateGroupEndApiStart, nullptr);
+
+    void* launch = nullptr;
+    event = Descriptor{};
+    event.type = abi::kEventKernelLaunch;
+    event.parentObj = group;
+    event.kernelLaunch.stream = stream;
+    profiler_->startEvent(context, &launch, &event);
+    if (launch != nullptr) profiler_->stopEvent(launch);
+
+    event = Descriptor{};
+    event.type = abi::kEventGroup;
+    profiler_->startEvent(context, parent_group, &event);
+    void* operation = nullptr;
+    operation_event->parentObj = call;
+    profiler_->startEvent(context, &operation, operation_event);
+    if (operation != nullptr) profiler_->stopEvent(operation);
+    if (*parent_group != nullptr) profiler_->stopEvent(*parent_group);
+    if (group != nullptr) profiler_->stopEvent(group);
+    return operation;
+  }
+
   static constexpr size_t kCount = 262144;  // 1 MiB of float32
   static constexpr const char* kFunction = "AllReduce";
   static constexpr const char* kDatatype = "ncclFloat32";

@@ -1,7 +1,7 @@
 // Loads one plugin and makes eager collectives at full speed, some of them in single steps for
 // count_instructions.py: traced_collective PLUGIN API-VERSION THREADS COLLECTIVES. With version
-// "query", a tuner's queries replace collectives. "counted" is v6 with a proven work counter of
-// NCCL. x86-64 Linux only.
+// "send", Sends replace collectives (v6), and with "query" a tuner's queries. "counted" is v6 with a
+// proven work counter of NCCL. x86-64 Linux only.
 //
 // The processor's counter is frozen during single steps, so they take no time.
 //
@@ -141,6 +141,18 @@ class Queries {
   uint64_t comm_id_ = 0;
 };
 
+class Sends {
+ public:
+  explicit Sends(const std::string& plugin) : calls_(plugin) {}
+  void* Init(uint64_t comm_id) { return calls_.Init(comm_id); }
+  void EagerCollective(void* context, uint64_t /*sequence*/, uint8_t /*channels*/) {
+    calls_.EagerSend(context);
+  }
+
+ private:
+  NcclCalls<ApiV6> calls_;
+};
+
 template <typename Calls>
 void MakeCollectives(Calls& calls, uint64_t comm_id, int collectives) {
   void* context = calls.Init(comm_id);
@@ -205,6 +217,7 @@ int Run(int argc, char** argv) {
   if (version == "counted") {
     return Main<CountedCalls>(argv[1], threads, collectives, CountedCalls::kDriver);
   }
+  if (version == "send") return Main<Sends>(argv[1], threads, collectives);
   if (version == "query") return Main<Queries>(argv[1], threads, collectives);
   return 2;
 }

@@ -164,7 +164,8 @@ inline void Tracker::CountOperation(const Communicator& communicator, Communicat
   if (event.is_collective) {
     cells.b.store(event.sequence + 1);
   } else {
-    NotePeer(communicator, event.func, event.datatype, event.count, event.rank, event.root_or_peer);
+    NotePeer(communicator, static_cast<NameId>(kind.op.load()), event.datatype, event.count,
+             event.rank, event.root_or_peer);
   }
   cells.a.publish_sum(1);
   FollowedLaunches& followed = communicator.record->followed;
@@ -235,8 +236,8 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   if (!event.is_collective) {  // also if no lane is free: the numbers must stay right
     const Visit::Stay stay(parts.reporting);
     if (communicator.context.load() == context) {
-      NotePeer(communicator, event.func, event.datatype, event.count, event.rank,
-               event.root_or_peer);
+      NotePeer(communicator, instruments_.names.Find(event.func).id, event.datatype, event.count,
+               event.rank, event.root_or_peer);
     }
   }
   LaneWriter writer = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);

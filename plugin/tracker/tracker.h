@@ -240,8 +240,8 @@ class Tracker {
   // Notes a Send or Recv in the ring of last calls and in the counts by peer. Caller visits the
   // record. The event's fields are passed one by one: with its address, the callbacks of
   // collectives would also store the event in memory.
-  [[gnu::noinline]] void NotePeer(const Communicator& communicator, const char* func,
-                                  const char* datatype, uint64_t count, int rank, int32_t peer);
+  [[gnu::noinline]] void NotePeer(const Communicator& communicator, NameId op, const char* datatype,
+                                  uint64_t count, int rank, int32_t peer);
   // Starts an operation with a handle that is like an earlier one. Returns false, without effect,
   // otherwise.
   bool StartKnownOperation(Communicator& communicator, uint64_t context,

@@ -49,10 +49,9 @@ void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& eve
   kind.Learn(event, launch_fate, SeriesKey::Op(key), writer.CellsOfLaunches(key));
 }
 
-void Tracker::NotePeer(const Communicator& communicator, const char* func, const char* datatype,
+void Tracker::NotePeer(const Communicator& communicator, NameId op, const char* datatype,
                        uint64_t count, int rank, int32_t peer) {
   CommunicatorParts& parts = *communicator.parts.load();
-  const NameId op = instruments_.names.Find(func).id;
   parts.last_calls.NotePeer(op, peer, groups_.Current(), parts.peer_cursor);
   // NCCL reports a Send to the rank itself only if it isn't in place.
   if (peer < 0 || peer == rank) return;

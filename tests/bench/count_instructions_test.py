@@ -51,6 +51,10 @@ class CountInstructionsTest(unittest.TestCase):
                      for name in ("NCCL Pulse, v6, NCCL's counter proven", "NCCL Pulse, v6"))
     self.assertLess(proven, other)
 
+  def test_a_send_takes_no_lock(self):
+    send = min(count("NCCL Pulse, v6, a Send instead")[0], key=lambda each: each.instructions)
+    self.assertEqual((send.atomics, send.clock_readings), (0, 2))
+
   def test_a_query_only_reads(self):
     query = min(count("a tuner's query instead")[0], key=lambda each: each.instructions)
     self.assertEqual((query.atomics, query.clock_readings), (0, 0))

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -92,7 +93,7 @@ class Examiner {
     std::size_t ranks = 0;
     std::size_t unseen = 0;
     for (const RankView& rank : view.ranks) {
-      if (rank.state != RankView::State::kLive) continue;
+      if (!IsLive(rank)) continue;
       ++ranks;
       AddIdle(rank);
       const bool is_quiet_unseen = IsQuietUnseen(rank);
@@ -119,6 +120,15 @@ class Examiner {
     // endpoints were polled.
     const int64_t missing = view.nranks - static_cast<int64_t>(view.ranks.size());
     if (missing <= 0 || (view.nnodes != 1 && !snapshots_.is_of_all_nodes)) return;
+    const CommunicatorView* successor = IsOnSeenNodes(view) ? SuccessorOf(view) : nullptr;
+    if (successor != nullptr) {
+      of_ranks_.push_back(absl::StrCat(
+          Plural(missing, "rank"), " of communicator ", CommunicatorText(view.comm_id),
+          missing == 1 ? " is not seen here. No rank waits for it"
+                       : " are not seen here. No rank waits for them",
+          ": the others continue in communicator ", CommunicatorText(successor->comm_id), "."));
+      return;
+    }
     health_.missing_ranks = std::max(health_.missing_ranks, static_cast<std::size_t>(missing));
     // LookAtDumps reports which ranks have no dump.
     if (view.ranks.front().process->is_of_dump) return;
@@ -126,6 +136,51 @@ class Examiner {
                                      CommunicatorText(view.comm_id), missing == 1 ? " is" : " are",
                                      " not seen here."));
   }
+
+  // True if no rank can be on a node that is not seen, or in a rejected process.
+  bool IsOnSeenNodes(const CommunicatorView& view) const {
+    std::set<std::string_view> hosts;
+    for (const RankView& rank : view.ranks) hosts.insert(rank.process->hostname);
+    return snapshots_.unread_processes == 0 && view.nnodes > 0 &&
+           hosts.size() >= static_cast<std::size_t>(view.nnodes);
+  }
+
+  // Returns the communicator in which the live ranks of `view` continue without the others, as
+  // after ncclCommShrink; null: there is none, or a rank may wait in `view`.
+  const CommunicatorView* SuccessorOf(const CommunicatorView& view) const {
+    const auto live = std::find_if(view.ranks.begin(), view.ranks.end(), IsLive);
+    if (live == view.ranks.end() || view.is_mixed) return nullptr;
+    for (const CommunicatorSnapshot& each : live->process->communicators) {
+      auto other = std::lower_bound(
+          views_.begin(), views_.end(), each.comm_id,
+          [](const CommunicatorView& a, uint64_t comm_id) { return a.comm_id < comm_id; });
+      for (; other != views_.end() && other->comm_id == each.comm_id; ++other) {
+        if (&*other != &view && Succeeds(*other, view)) return &*other;
+      }
+    }
+    return nullptr;
+  }
+
+  // True if the ranks of `next` are the live ranks of `view`, in the same order, and each has
+  // finished work in `next`, which began after the rank's last launch in `view`.
+  static bool Succeeds(const CommunicatorView& next, const CommunicatorView& view) {
+    if (next.is_mixed || next.ranks.size() != static_cast<std::size_t>(next.nranks)) return false;
+    auto other = next.ranks.begin();
+    for (const RankView& rank : view.ranks) {
+      if (!IsLive(rank)) continue;
+      if (other == next.ranks.end() || !IsLive(*other) || !rank.activity.is_idle()) return false;
+      const CommunicatorSnapshot& then = *rank.communicator;
+      const CommunicatorSnapshot& now = *other->communicator;
+      if (other->process != rank.process || CompareGpus(now, then) == SameGpu::kNo) return false;
+      const int64_t left_ns = std::max(then.init_realtime_ns, then.last_launch_realtime_ns);
+      if (now.init_realtime_ns <= left_ns || now.last_completion_realtime_ns == 0) return false;
+      ++other;
+    }
+    return other == next.ranks.end();
+  }
+
+  static bool IsLive(const RankView& rank) { return rank.state == RankView::State::kLive; }
+  static bool IsGone(const RankView& rank) { return rank.state == RankView::State::kGone; }
 
   static uint64_t CollectivesOf(const RankView& rank) {
     return TotalCollectives(*rank.communicator);
@@ -137,23 +192,23 @@ class Examiner {
     std::set<const ProcessSnapshot*> missed;
     std::set<const ProcessSnapshot*> awaited;  // a live rank may wait for them outside NCCL
     for (const CommunicatorView& view : views_) {
-      const auto is_live = [](const RankView& rank) {
-        return rank.state == RankView::State::kLive;
-      };
-      const bool is_in_use = std::any_of(view.ranks.begin(), view.ranks.end(), is_live);
+      const bool is_in_use = std::any_of(view.ranks.begin(), view.ranks.end(), IsLive);
       uint64_t most_calls = 0;  // of live ranks; of all ranks if none lives
       bool may_wait = false;
       for (const RankView& rank : view.ranks) {
-        if (is_in_use && !is_live(rank)) continue;
+        if (is_in_use && !IsLive(rank)) continue;
         most_calls = std::max(most_calls, CollectivesOf(rank));
         may_wait |= is_in_use && !rank.activity.is_idle();
       }
+      const bool is_any_gone = std::any_of(view.ranks.begin(), view.ranks.end(), IsGone);
+      const bool is_left = is_in_use && is_any_gone && SuccessorOf(view) != nullptr;
       for (const RankView& rank : view.ranks) {
-        if (rank.state != RankView::State::kGone) continue;
+        if (!IsGone(rank)) continue;
         if (is_in_use && IsIdle()) awaited.insert(rank.process);
         const bool is_behind = CollectivesOf(rank) < most_calls;
         const bool left_work = SeenInFlightSince(*rank.communicator) != 0 || is_behind;
-        if (is_in_use ? may_wait || is_behind : health_.communicators == 0 && left_work) {
+        if (is_in_use ? !is_left && (may_wait || is_behind)
+                      : health_.communicators == 0 && left_work) {
           missed.insert(rank.process);
         }
       }

@@ -282,6 +282,22 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   return look;
 }
 
+std::optional<int64_t> CompleteSince(const JobLook& look) {
+  if (look.health.status == HealthStatus::kIncomplete || look.health.communicators == 0) return {};
+  int64_t since_ns = INT64_MAX;
+  for (const CommunicatorView& view : GroupByCommunicator(look.set, look.now_realtime_ns)) {
+    const bool is_of_live =
+        std::any_of(view.ranks.begin(), view.ranks.end(),
+                    [](const RankView& rank) { return rank.is_live_process(); });
+    if (!is_of_live) continue;
+    if (static_cast<int64_t>(view.ranks.size()) < view.nranks) return {};
+    for (const RankView& rank : view.ranks) {
+      since_ns = std::min(since_ns, rank.communicator->init_realtime_ns);
+    }
+  }
+  return since_ns;
+}
+
 std::vector<JobLook> SplitByJob(JobLook look) {
   constexpr std::size_t kOfNotesAlone =
       SIZE_MAX;  // jobs without the plugin and without a named rank

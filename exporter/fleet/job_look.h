@@ -56,7 +56,8 @@ struct JobLook {
   std::string outside;
   std::size_t endpoints = 0;  // endpoints asked
   std::size_t heard = 0;      // endpoints that answered
-  // Endpoints that did not answer, by problem.
+  // Endpoints that did not answer, by problem. Those of an earlier attempt of the job are not in
+  // `endpoints`.
   std::map<std::string, std::vector<std::string>> unheard;
   std::size_t without_job = 0;       // endpoints that answered, without a process of the job
   std::set<std::string> other_jobs;  // some of the job IDs that the filter left out
@@ -101,6 +102,10 @@ struct JobLookOptions {
 };
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options);
+
+// Returns the Unix time at which the first communicator of the job's live processes began, in
+// nanoseconds; nothing if a rank is not seen, or if the job's health is kIncomplete.
+std::optional<int64_t> CompleteSince(const JobLook& look);
 
 // Splits a poll by job: processes that share communicators. Each part has its own verdict, and
 // counts the endpoints that report the job.

@@ -51,6 +51,14 @@ JobName NameOfJob(const EndpointSummary::Job& job) {
   return {job.job_id, job.workload.empty() ? job.job_id : job.workload};
 }
 
+constexpr char kOfEarlier[] = "; it served only an earlier attempt of this job";
+
+std::set<std::string> IdsOfLive(const JobLook& part) {
+  std::set<std::string> ids;
+  for (const ProcessSnapshot& process : part.set.processes) ids.insert(process.job_id);
+  return ids;
+}
+
 std::string WhyNoSummary(const FleetAnswer& answer) {
   const std::string problem = ProblemOf(answer, "/api/v1/summary");
   return problem.empty() ? "its answer is not a summary" : problem;
@@ -140,6 +148,7 @@ void Watcher::AskSummaries() {
     if (!summary) return;
     endpoint.summary = *std::move(summary);
     endpoint.heard_at = options_.clock() - answer.age;
+    endpoint.earlier_jobs.clear();
   });
 }
 
@@ -338,8 +347,44 @@ void Watcher::LookForHangs(const std::vector<std::pair<const Group*, PollState*>
   }
 }
 
+void Watcher::AddSilent(const Group& silent, Time polled_at,
+                        const std::map<std::string, int>& live_parts, JobLook* look) {
+  if (silent.empty()) return;
+  std::set<std::string> ids;
+  for (const JobName& name : NamesOfJob(*look)) ids.insert(name.job_id);
+  const std::optional<int64_t> complete_since_ns = CompleteSince(*look);
+  // A silent endpoint counts as missing in its last job, and in every job without an ID.
+  for (const std::size_t each : silent) {
+    Endpoint& endpoint = endpoints_[each];
+    const int64_t heard_ns =
+        look->now_realtime_ns - std::chrono::nanoseconds(polled_at - endpoint.heard_at).count();
+    bool is_of_it = false;
+    bool is_missing = false;
+    for (const EndpointSummary::Job& job : endpoint.summary.jobs) {
+      const std::string& id = job.job_id;
+      if (ids.count(id) == 0) continue;
+      is_of_it = true;
+      endpoint.earlier_jobs.erase(id);
+      const auto parts = live_parts.find(id);
+      const bool is_connected = IsId(id) && parts != live_parts.end() && parts->second == 1;
+      const bool is_replaced =
+          endpoint.connected_jobs.count(id) != 0 && heard_ns < complete_since_ns;
+      if (complete_since_ns && is_connected && (job.processes == 0 || is_replaced)) {
+        endpoint.earlier_jobs.insert(id);
+      } else {
+        is_missing = true;
+      }
+    }
+    if (!is_of_it) continue;
+    look->unheard[absl::StrCat(endpoint.problem, is_missing ? "" : kOfEarlier)].push_back(
+        endpoint.address.name());
+    look->endpoints += is_missing ? 1 : 0;
+  }
+}
+
 void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_bytes,
-                   PollState* polls) const {
+                   PollState* polls) {
+  const Time polled_at = options_.clock();
   JobLookOptions options = options_.look;
   options.client = client_;
   options.most_looks = is_for_stragglers ? kLooksForOneStraggler : 1;
@@ -347,14 +392,11 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
   options.most_time = kMostLookTime;
   options.memory = &polls->memory;
   std::vector<Address> asked;
-  std::vector<std::size_t> silent;
+  Group answering, silent;
   for (const std::size_t each : group) {
-    if (endpoints_[each].problem.empty()) {
-      asked.push_back(endpoints_[each].address);
-    } else {
-      silent.push_back(each);
-    }
+    (endpoints_[each].problem.empty() ? answering : silent).push_back(each);
   }
+  for (const std::size_t each : answering) asked.push_back(endpoints_[each].address);
   const std::size_t of_group = asked.size();
   // A summary without room for a communicator does not lead to the ranks that are missing.
   const auto add_cut = [&] {
@@ -387,9 +429,22 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
                              }),
               parts.end());
   std::set<JobName> live;
+  std::map<std::string, int> live_parts;  // by job ID
   for (const JobLook& part : parts) {
-    if (part.verdict.processes != 0) live.merge(NamesOfJob(part));
+    if (part.verdict.processes == 0) continue;
+    for (const std::string& id : IdsOfLive(part)) ++live_parts[id];
+    live.merge(NamesOfJob(part));
   }
+  std::map<std::size_t, std::set<std::string>> connected;  // job IDs, by endpoint
+  for (const JobLook& part : parts) {
+    for (const ProcessSnapshot& process : part.set.processes) {
+      const auto endpoint = part.endpoint_of->find({process.hostname, process.pid});
+      if (endpoint == part.endpoint_of->end() || endpoint->second >= of_group) continue;
+      std::set<std::string>& of_endpoint = connected[answering[endpoint->second]];
+      if (live_parts[process.job_id] == 1) of_endpoint.insert(process.job_id);
+    }
+  }
+  for (auto& [index, jobs] : connected) endpoints_[index].connected_jobs = std::move(jobs);
   std::map<Row, JobFindings> findings;
   for (JobLook& part : parts) {
     const std::set<JobName> names = NamesOfJob(part);
@@ -397,17 +452,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
     const bool is_replaced = part.verdict.processes == 0 && part.set.outside_notes.empty() &&
                              live.count(*names.begin()) != 0;
     if (is_replaced) continue;
-    // A silent endpoint counts as missing in its last job, and in every job without an ID.
-    for (const std::size_t each : silent) {
-      const std::vector<EndpointSummary::Job>& jobs = endpoints_[each].summary.jobs;
-      const bool is_of_it = std::any_of(jobs.begin(), jobs.end(), [&names](const auto& job) {
-        return std::any_of(names.begin(), names.end(),
-                           [&job](const JobName& name) { return name.job_id == job.job_id; });
-      });
-      if (!is_of_it) continue;
-      part.unheard[endpoints_[each].problem].push_back(endpoints_[each].address.name());
-      ++part.endpoints;
-    }
+    AddSilent(silent, polled_at, live_parts, &part);
     for (const auto& [problem, names] : unheard) {
       part.endpoints += names.size();
       part.unheard[problem].insert(part.unheard[problem].end(), names.begin(), names.end());
@@ -437,6 +482,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
 JobLook Watcher::Ask(const JobFilter& filter) const {
   std::vector<Address> of_job;
   std::vector<Address> all;
+  std::map<std::string, std::vector<std::string>> earlier;  // as JobLook::unheard
   for (const Group& group : GroupEndpoints(options_.clock())) {
     const bool is_of_it = std::any_of(group.begin(), group.end(), [&](std::size_t each) {
       const std::vector<EndpointSummary::Job>& jobs = endpoints_[each].summary.jobs;
@@ -444,7 +490,14 @@ JobLook Watcher::Ask(const JobFilter& filter) const {
                          [&filter](const auto& job) { return job.job_id == filter.job_id; });
     });
     if (!is_of_it) continue;
-    for (const std::size_t each : group) of_job.push_back(endpoints_[each].address);
+    for (const std::size_t each : group) {
+      const Endpoint& endpoint = endpoints_[each];
+      if (endpoint.earlier_jobs.count(filter.job_id) == 0) {
+        of_job.push_back(endpoint.address);
+      } else {
+        earlier[absl::StrCat(endpoint.problem, kOfEarlier)].push_back(endpoint.address.name());
+      }
+    }
   }
   for (const Endpoint& each : endpoints_) all.push_back(each.address);
   JobLookOptions options = options_.look;
@@ -453,7 +506,9 @@ JobLook Watcher::Ask(const JobFilter& filter) const {
   options.most_bytes = MostBytes(endpoints_.size());
   options.most_time = kMostLookTime;
   options.most_looks = kLooksForOneStraggler;
-  return LookAtJob(filter.job_id.empty() || of_job.empty() ? all : of_job, options);
+  JobLook look = LookAtJob(filter.job_id.empty() || of_job.empty() ? all : of_job, options);
+  look.unheard.merge(earlier);
+  return look;
 }
 
 void Watcher::Publish(const std::vector<Group>& groups, Time began) {

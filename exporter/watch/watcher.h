@@ -17,6 +17,11 @@
 // kBelieved, in a hang for longer (exporter/diagnosis/facts/last_heard.h). A verdict from fewer
 // endpoints does not replace a fresh one from more endpoints, unless it is a new hang.
 //
+// A silent endpoint makes its job kIncomplete, unless it served only an earlier attempt of the job.
+// That is assumed if all ranks of the job are seen elsewhere, and the endpoint has no live process of
+// it in its last answer, or the job's communicators began after that answer. In the latter case, all
+// processes of the job must share communicators, now and when that endpoint was last polled.
+//
 // Thread: one thread calls Round and Ask, which block; state() any thread. Memory: a summary per
 // endpoint, and while a job is polled, its snapshots (exporter/fleet/job_look.h).
 #ifndef EXPORTER_WATCH_WATCHER_H_
@@ -88,6 +93,11 @@ class Watcher {
     EndpointSummary summary;
     Time heard_at{};      // time of its last answer; the clock's zero: never
     std::string problem;  // why it did not answer in this round; "": it did
+    // IDs of the jobs of its processes whose live processes all shared communicators when the
+    // endpoint was last polled for snapshots.
+    std::set<std::string> connected_jobs;
+    // While it is silent: IDs of the jobs of which it served only an earlier attempt.
+    std::set<std::string> earlier_jobs;
   };
   // A row of the page: a job. Jobs without an ID are distinguished by their location.
   struct Row {
@@ -141,8 +151,12 @@ class Watcher {
   bool HasHealthChanged(const Group& group, const PollState& last) const;
   void LookWhereDue(const std::vector<Group>& groups, Time now);
   void LookForHangs(const std::vector<std::pair<const Group*, PollState*>>& due, Time now);
-  void Look(const Group& group, bool is_for_stragglers, uint64_t most_bytes,
-            PollState* polls) const;
+  // Adds the silent endpoints that served a job to the answers about it. `live_parts`: how many of
+  // the poll's jobs have live processes with a job ID.
+  void AddSilent(const Group& silent, Time polled_at, const std::map<std::string, int>& live_parts,
+                 JobLook* look);
+  // Thread-safe for different groups.
+  void Look(const Group& group, bool is_for_stragglers, uint64_t most_bytes, PollState* polls);
   void Publish(const std::vector<Group>& groups, Time began);
   void LogNews(const WatchState& state) const;
 

@@ -189,6 +189,143 @@ TEST_F(WatcherTest, ARestartedJobIsJudgedByItsLastAttempt) {
   EXPECT_THAT(Metrics(), HasSubstr("nccl_watch_jobs{state=\"ok\"} 1"));
 }
 
+class RestartTest : public WatcherTest {
+ protected:
+  // Processes 0 to 3 are the first attempt, and 4 to 7 the second. None of the second's endpoints
+  // answers yet, unless it is also an endpoint of the first.
+  void StartFirst(const std::vector<int>& nodes) {
+    job_ = SimulatedJob(8);
+    for (int i = 4; i < 8; ++i) job_.process(i).end = ProcessEnd::kExit;
+    endpoints_.emplace(&job_, nodes);
+    for (const int node : std::vector<int>(nodes.begin() + 4, nodes.end())) {
+      if (std::count(nodes.begin(), nodes.begin() + 4, node) == 0) endpoints_->silent.insert(node);
+    }
+  }
+
+  void Add(uint64_t id, const std::vector<int>& members, int nranks = 0) {
+    job_.AddCommunicator(id, members, nranks, 4);
+    for (std::size_t rank = 0; rank < members.size(); ++rank) {
+      job_.process(members[rank]).end = ProcessEnd::kLive;
+      job_.Of(id, static_cast<int>(rank)).init_realtime_ns = job_.now();
+    }
+    ranks_[id] = members.size();
+  }
+
+  void Train(const std::vector<uint64_t>& ids, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      for (const uint64_t id : ids) {
+        job_.Collective(id, "AllReduce", std::vector<int64_t>(ranks_[id]), kMs);
+      }
+      RunFor(seconds(2));
+    }
+  }
+
+  // The first attempt trains, ends, and these endpoints fall silent.
+  void EndFirst(const std::vector<uint64_t>& ids, const std::set<int>& silent) {
+    Train(ids, 10);
+    for (int i = 0; i < 4; ++i) End(&job_, i);
+    endpoints_->silent = silent;
+    RunFor(seconds(10));
+  }
+
+  std::string State() {
+    for (const WatchedJob& job : watcher().state()->jobs) {
+      if (job.job_id == "4711") return JobStateName(job.findings.state);
+    }
+    return "none";
+  }
+
+  std::map<uint64_t, std::size_t> ranks_;
+};
+
+TEST_F(RestartTest, AJobThatWasRestartedOnOtherNodesIsOk) {
+  for (const bool is_on_lower_nodes : {false, true}) {
+    StartFirst(is_on_lower_nodes ? std::vector<int>{4, 5, 6, 7, 0, 1, 2, 3}
+                                 : std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7});
+    watcher_ = MakeWatcher();
+    const std::set<int> second = endpoints_->silent;
+    Add(kComm, {0, 1, 2, 3});
+    EndFirst({kComm}, {0, 1, 2, 3, 4, 5, 6, 7});
+    for (const int node : second) endpoints_->silent.erase(node);
+    Add(kOther, {4, 5, 6, 7});
+    Train({kOther}, 35);
+    EXPECT_EQ(State(), "ok") << is_on_lower_nodes;
+    const std::string names = is_on_lower_nodes
+                                  ? "node-4:9410, node-5:9410, node-6:9410, node-7:9410"
+                                  : "node-0:9410, node-1:9410, node-2:9410, node-3:9410";
+    EXPECT_THAT(watcher().state()->jobs.front().findings.text,
+                HasSubstr("  NO ANSWER  4: " + names +
+                          ": no connection in time; it served only an earlier attempt of this "
+                          "job\n"));
+  }
+}
+
+// An agent on node 0 to 2 knows the ended processes.
+TEST_F(RestartTest, AJobThatWasRestartedWithoutALostNodeIsOk) {
+  StartFirst({0, 1, 2, 3, 0, 1, 2, 2});
+  Add(kComm, {0, 1, 2, 3});
+  EndFirst({kComm}, {3});
+  Add(kOther, {4, 5, 6, 7});
+  Train({kOther}, 35);
+  EXPECT_EQ(State(), "ok");
+  const char kNote[] =
+      "  NO ANSWER  1: node-3:9410: no connection in time; it served only an earlier attempt of "
+      "this "
+      "job\n";
+  EXPECT_THAT(watcher().state()->jobs.front().findings.text, HasSubstr(kNote));
+  JobFilter filter;
+  filter.job_id = "4711";
+  const JobLook look = watcher().Ask(filter);
+  EXPECT_EQ(StateOf(look), JobState::kOk);
+  EXPECT_THAT(JobText(look), HasSubstr(kNote));
+}
+
+TEST_F(RestartTest, AJobIsIncompleteWhileRanksOfItsLastAttemptAreMissing) {
+  StartFirst({0, 1, 2, 3, 0, 1, 2, 2});
+  Add(kComm, {0, 1, 2, 3});
+  EndFirst({kComm}, {3});
+  Add(kOther, {4, 5, 6, 7}, 5);
+  Train({kOther}, 35);
+  EXPECT_EQ(State(), "incomplete");
+}
+
+TEST_F(RestartTest, AJobIsIncompleteWhileItsNodeIsSilent) {
+  StartFirst({0, 1, 2, 3, 4, 4, 4, 4});
+  Add(kComm, {0, 1, 2, 3});
+  Add(kOther, {0, 1, 2});
+  Train({kComm, kOther}, 10);
+  endpoints_->silent.insert(3);
+  Train({kOther}, 35);
+  EXPECT_EQ(State(), "incomplete");
+}
+
+// What the silent node does was seen to be apart from the others.
+TEST_F(RestartTest, AJobIsIncompleteWhileAnIndependentPartIsSilent) {
+  StartFirst({0, 1, 2, 3, 0, 1, 2, 2});
+  Add(kComm, {0, 1, 2});
+  Add(1, {3});
+  EndFirst({kComm, 1}, {3});
+  Add(kOther, {4, 5, 6, 7});
+  Train({kOther}, 35);
+  EXPECT_EQ(State(), "incomplete");
+}
+
+// The second attempt began while the node that falls silent answered.
+TEST_F(RestartTest, AnEndpointThatFallsSilentLaterMayHaveRanksIfOneLivedThere) {
+  for (const bool lives : {false, true}) {
+    StartFirst({0, 1, 2, 3, 0, 1, 2, 2});
+    watcher_ = MakeWatcher();
+    Add(kComm, {0, 1, 2, 3});
+    Train({kComm}, 10);
+    for (int i = 0; i < (lives ? 3 : 4); ++i) End(&job_, i);
+    Add(kOther, {4, 5, 6, 7});
+    Train({kOther}, 2);
+    endpoints_->silent.insert(3);
+    Train({kOther}, 35);
+    EXPECT_EQ(State(), lives ? "incomplete" : "ok");
+  }
+}
+
 TEST_F(WatcherTest, AJobWhoseProcessesHaveEndedHasEnded) {
   for (int i = 0; i < 4; ++i) End(&job_, i);
   RunFor(seconds(8));

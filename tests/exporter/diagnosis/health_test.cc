@@ -73,6 +73,96 @@ TEST_F(HealthTest, ALostProcessIsMissedWhileARankMayWaitForIt) {
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
 }
 
+// Adds a communicator now, after the others.
+void AddLater(SimulatedJob* job, uint64_t id, const std::vector<int>& members, int nranks = 0) {
+  job->AddCommunicator(id, members, nranks);
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    job->Of(id, static_cast<int>(rank)).init_realtime_ns = job->now();
+  }
+}
+
+// ncclCommShrink aborts the parent's kernels, and leaves the parent to the application.
+SimulatedJob ShrunkJob() {
+  SimulatedJob job = LaunchingJob({0, 1, 2});
+  End(&job, 3);
+  for (int rank = 0; rank < 3; ++rank) job.Complete(kComm, rank);
+  job.Advance(kSecond);
+  return job;
+}
+
+TEST_F(HealthTest, NoRankIsMissedInTheParentOfAShrunkCommunicator) {
+  job = ShrunkJob();
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  AddLater(&job, kOther, {0, 1, 2});
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);  // the child has done nothing yet
+  job.Collective(kOther, "AllReduce", {0, 0, 0}, kMs);
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+  EXPECT_THAT(Of(job).notes, ElementsAre("1 process ended without finalizing: pid 103. No rank "
+                                         "waits for it in NCCL."));
+  // It shrinks again.
+  End(&job, 1);
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  job.Advance(kSecond);
+  AddLater(&job, 1, {0, 2});
+  job.Collective(1, "AllReduce", {0, 0}, kMs);
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+}
+
+TEST_F(HealthTest, ALostRankIsMissedWhileARankMayWaitInTheParent) {
+  job = ShrunkJob();
+  AddLater(&job, kOther, {0, 1, 2});
+  job.Collective(kOther, "AllReduce", {0, 0, 0}, kMs);
+  const SimulatedJob shrunk = job;
+  job.Launch(kComm, 0, "AllReduce");
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  job.Complete(kComm, 0);
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);  // the parent is still called
+  job = shrunk;
+  job.Call(kComm, 0, "AllReduce");
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  job = shrunk;
+  job.Of(kComm, 0).captured = true;
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+}
+
+TEST_F(HealthTest, ALostRankIsMissedUnlessAllOthersContinueInOneCommunicator) {
+  const auto status_with = [](const std::vector<int>& members, int nranks) {
+    SimulatedJob job = ShrunkJob();
+    AddLater(&job, kOther, members, nranks);
+    job.Collective(kOther, "AllReduce", std::vector<int64_t>(members.size()), kMs);
+    return Of(job).status;
+  };
+  EXPECT_EQ(status_with({0, 1, 2}, 3), HealthStatus::kOk);
+  EXPECT_EQ(status_with({0, 1}, 2), HealthStatus::kIncomplete);
+  EXPECT_EQ(status_with({0, 1, 2}, 4), HealthStatus::kIncomplete);
+}
+
+// Endpoints forget ended processes after ten minutes.
+TEST_F(HealthTest, AForgottenRankIsNotMissedInTheParentOfAShrunkCommunicator) {
+  job = RunningJob(5);
+  job.Advance(kSecond);
+  AddLater(&job, kOther, {0, 1, 2, 3});
+  job.Collective(kOther, "AllReduce", kTogether, kMs);
+  const Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kOk);
+  EXPECT_EQ(health.missing_ranks, 0u);
+  EXPECT_THAT(health.notes,
+              ElementsAre("1 rank of communicator 00000000000000c0 is not seen here. No rank waits "
+                          "for it: the others continue in communicator 00000000000000d0."));
+  // It may be one of the rejected processes, or on a node that is not seen.
+  SnapshotSet set = job.Set();
+  set.unread_processes = 1;
+  EXPECT_EQ(HealthOf(set, {}, job.now()).missing_ranks, 1u);
+  set = job.Set();
+  set.is_of_all_nodes = true;
+  EXPECT_EQ(HealthOf(set, {}, job.now()).missing_ranks, 0u);
+  for (ProcessSnapshot& process : set.processes) process.communicators.front().nnodes = 2;
+  EXPECT_EQ(HealthOf(set, {}, job.now()).missing_ranks, 1u);
+  // Another communicator of the same ranks, such as for tensor parallelism, is no child.
+  job.Collective(kComm, "AllReduce", kTogether, kMs);
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+}
+
 TEST_F(HealthTest, CommunicatorsWithoutRoomAreNoAllClear) {
   job.process(0).unmeasured_communicators = 5;
   EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);

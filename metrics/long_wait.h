@@ -4,7 +4,8 @@
 //
 // Pauses of a job recur: for a checkpoint, an evaluation, the next request. A pause that does not
 // recur, as at the start of a job, must not excuse a hang hours later. So after a pause ended, it
-// counts for kLongWaitRecurs times as long as work had run before it.
+// counts for kLongWaitRecurs times the time since the end of the last similar pause; the first one
+// for kLongWaitRecurs times as long as work had run before it.
 //
 //   word   bits
 //   what   length of the pause in microseconds (48) | last call before it, packed by LastCall in
@@ -39,11 +40,9 @@ struct LongWait {
   }
   static constexpr uint64_t EndedNs(uint64_t when) { return (when & UINT32_MAX) * kSecondNs; }
   static constexpr uint64_t UntilNs(uint64_t when) { return (when >> 32) * kSecondNs; }
-  // Returns the time until which the pause counts. Work ran from `before_ns` to `begin_ns`, when
-  // the pause began.
-  static constexpr uint64_t CountsUntilNs(uint64_t before_ns, uint64_t begin_ns,
-                                          uint64_t ended_ns) {
-    return ended_ns + (begin_ns > before_ns ? kLongWaitRecurs * (begin_ns - before_ns) : 0);
+  // Returns the time until which a pause counts that is expected again after `period_ns`.
+  static constexpr uint64_t CountsUntilNs(uint64_t period_ns, uint64_t ended_ns) {
+    return ended_ns + kLongWaitRecurs * period_ns;
   }
   // True if two pauses are similar in length: within a factor of 1.5.
   static constexpr bool AreAlike(uint64_t a_ns, uint64_t b_ns) {

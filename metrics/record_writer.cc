@@ -221,17 +221,16 @@ void RecordWriter::NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now
   const uint64_t made_ns = static_cast<uint64_t>(std::max(
       record_.init_realtime_ns.load() - segment_.header().realtime_offset_ns.load(), int64_t{0}));
   uint64_t longest_ns = LongWait::LongestNs(what);
-  uint64_t before_ns = made_ns;
+  const bool is_alike = LongWait::AreAlike(longest_ns, waited_ns);
   const bool counts = now_ns <= LongWait::UntilNs(when);
-  if (counts && !LongWait::AreAlike(longest_ns, waited_ns) && waited_ns < longest_ns) return;
-  if (LongWait::Call(what) == last_call && LongWait::AreAlike(longest_ns, waited_ns)) {
-    before_ns = LongWait::EndedNs(when);
-    longest_ns = std::max(longest_ns, waited_ns);
-  } else {
-    longest_ns = waited_ns;
-  }
-  slot->when.store(
-      LongWait::When(now_ns, LongWait::CountsUntilNs(before_ns, now_ns - waited_ns, now_ns)));
+  if (counts && !is_alike && waited_ns < longest_ns) return;
+  const bool recurs = is_alike && LongWait::Call(what) == last_call;
+  longest_ns = recurs ? std::max(longest_ns, waited_ns) : waited_ns;
+  // The time of work before the first pause, or between the ends of two.
+  const uint64_t from_ns = recurs ? LongWait::EndedNs(when) : made_ns;
+  const uint64_t until_ns = recurs ? now_ns : now_ns - waited_ns;
+  const uint64_t period_ns = until_ns > from_ns ? until_ns - from_ns : 0;
+  slot->when.store(LongWait::When(now_ns, LongWait::CountsUntilNs(period_ns, now_ns)));
   slot->what.store(LongWait::What(last_call, longest_ns));
 }
 

@@ -183,8 +183,7 @@ void JobMember::Finish(const JobStep& step, int64_t launched_ns, int64_t begun_n
        end_ns - begun_ns, end_ns, sampling_exponent);
 }
 
-// Like RecordWriter::NoteWait, except that no job here waits in so many kinds of calls, or for so
-// long that a wait no longer counts.
+// Like RecordWriter::NoteWait, except that no job here waits in so many kinds of calls.
 void JobMember::RememberWait(int64_t begin_ns, int64_t end_ns) {
   const auto stood_ns = static_cast<uint64_t>(std::max<int64_t>(end_ns - begin_ns, 0));
   if (stood_ns < kLongWaitNs) return;
@@ -195,18 +194,16 @@ void JobMember::RememberWait(int64_t begin_ns, int64_t end_ns) {
                                  });
   LongestWaitSnapshot& wait =
       same != snapshot_.longest_waits.end() ? *same : snapshot_.longest_waits.emplace_back();
-  uint64_t before_ns = 0;
-  if (LongWait::AreAlike(wait.longest_ns, stood_ns)) {
-    before_ns = static_cast<uint64_t>(waited_until_ns_);
-  } else if (stood_ns < wait.longest_ns) {
-    return;
-  }
+  const bool recurs = LongWait::AreAlike(wait.longest_ns, stood_ns);
+  const bool counts = kJobStart + end_ns <= wait.counts_until_realtime_ns;
+  if (counts && !recurs && stood_ns < wait.longest_ns) return;
   wait.op = snapshot_.last_call_op;
   wait.size_class = snapshot_.last_call_size_class;
-  wait.longest_ns = std::max(wait.longest_ns, stood_ns);
+  wait.longest_ns = recurs ? std::max(wait.longest_ns, stood_ns) : stood_ns;
+  const int64_t period_ns = recurs ? end_ns - waited_until_ns_ : begin_ns;
   wait.counts_until_realtime_ns =
-      kJobStart + static_cast<int64_t>(LongWait::CountsUntilNs(
-                      before_ns, static_cast<uint64_t>(begin_ns), static_cast<uint64_t>(end_ns)));
+      kJobStart + static_cast<int64_t>(LongWait::CountsUntilNs(static_cast<uint64_t>(period_ns),
+                                                               static_cast<uint64_t>(end_ns)));
   waited_until_ns_ = end_ns;
 }
 

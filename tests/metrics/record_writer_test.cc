@@ -130,17 +130,31 @@ TEST_F(RecordWriterTest, LongWaitsCountForAWhile) {
   note(call, 5, 60);  // the longest no longer counts
   EXPECT_EQ(only(), std::pair(int64_t{5}, int64_t{65 + 3 * 60}));
   note(call, 6, 100);  // about as long as the one before
-  EXPECT_EQ(only(), std::pair(int64_t{6}, int64_t{106 + 3 * 35}));
+  EXPECT_EQ(only(), std::pair(int64_t{6}, int64_t{106 + 3 * 41}));
   note(LastCall::Pack(kAllReduceName, 5), 2, 110);  // another size
   note(LastCall::Pack(kAllGatherName, 4), 2, 110);  // another operation
-  EXPECT_EQ(only(), std::pair(int64_t{6}, int64_t{211}));
+  EXPECT_EQ(only(), std::pair(int64_t{6}, int64_t{229}));
   EXPECT_EQ(waits().size(), 3u);
   // There is room for so many kinds: the shortest gives way.
   for (uint32_t size = 5; size < 5 + 2 * kLongWaits; ++size) {
     note(LastCall::Pack(kAllGatherName, size), 3, 120);
   }
   EXPECT_EQ(waits().size(), size_t{kLongWaits});
-  EXPECT_EQ(only(), std::pair(int64_t{6}, int64_t{211}));
+  EXPECT_EQ(only(), std::pair(int64_t{6}, int64_t{229}));
+}
+
+// An idle server works for seconds between pauses of many minutes, and some pauses are short.
+TEST_F(RecordWriterTest, LongWaitsWithLittleWorkBetweenThemCount) {
+  test.AddCommunicator(0, 1, 0, "waits");
+  const auto until_after = [this](uint64_t seconds, uint64_t end) {
+    test.Record(0).NoteWait(LastCall::Pack(kAllReduceName, 4), seconds * kSecondNs,
+                            end * kSecondNs);
+    const ProcessSnapshot read = Read(test.segment());
+    return read.communicators.at(0).longest_waits.at(0).counts_until_realtime_ns / kSecondNs;
+  };
+  until_after(600, 1000);
+  EXPECT_EQ(until_after(700, 1701), 1701 + 3 * 701);
+  EXPECT_EQ(until_after(60, 1762), 1701 + 3 * 701) << "the next long one is still expected";
 }
 
 // Byte by byte, so that a field that is added and not reset is found.

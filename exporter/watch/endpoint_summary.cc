@@ -27,6 +27,15 @@ std::vector<const Json*> Objects(const Json& object, const char* name) {
   return objects;
 }
 
+// Adds the texts in a list.
+void AddTexts(const Json& object, const char* name, std::vector<std::string>* texts) {
+  const Json& list = At(object, name);
+  if (!list.is_array()) return;
+  for (const Json& each : list) {
+    if (each.is_string()) texts->push_back(each.get<std::string>());
+  }
+}
+
 }  // namespace
 
 std::optional<EndpointSummary> ParseSummary(std::string_view text) {
@@ -50,12 +59,8 @@ std::optional<EndpointSummary> ParseSummary(std::string_view text) {
     summary.jobs.push_back(
         {TextAt(*each, "job_id"), TextAt(*each, "workload"), static_cast<int64_t>(processes)});
   }
-  const Json& communicators = At(json, "communicators");
-  if (communicators.is_array()) {
-    for (const Json& each : communicators) {
-      if (each.is_string()) summary.communicators.push_back(each.get<std::string>());
-    }
-  }
+  AddTexts(json, "communicators", &summary.communicators);
+  AddTexts(json, "ended", &summary.ended);
   return summary;
 }
 

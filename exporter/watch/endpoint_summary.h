@@ -31,7 +31,8 @@ struct EndpointSummary {
   std::vector<Job> jobs;
   // Stalled communicators, and those with ranks at other endpoints: the last 8 digits of their ids.
   std::vector<std::string> communicators;
-  bool is_cut = false;  // some entries did not fit
+  std::vector<std::string> ended;  // of these, communicators without a live rank at this endpoint
+  bool is_cut = false;             // some entries did not fit
 };
 
 // Returns nothing if the text is no summary.

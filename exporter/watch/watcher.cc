@@ -172,14 +172,32 @@ bool Watcher::RunsElsewhere(const JobFindings& stalled, const Group& group) cons
       return absl::EndsWith(each.suspect.comm, last_digits);
     });
   };
+  std::set<std::string> of_silent;  // communicators
+  bool is_any_cut = false;
+  for (const std::size_t each : group) {
+    const Endpoint& endpoint = endpoints_[each];
+    if (endpoint.problem.empty()) continue;
+    of_silent.insert(endpoint.summary.communicators.begin(), endpoint.summary.communicators.end());
+    is_any_cut |= endpoint.summary.is_cut;
+  }
   return std::any_of(group.begin(), group.end(), [&](std::size_t index) {
     const Endpoint& endpoint = endpoints_[index];
     const EndpointSummary& summary = endpoint.summary;
-    return endpoint.problem.empty() &&
-           std::none_of(summary.communicators.begin(), summary.communicators.end(), is_of_hang) &&
-           std::any_of(summary.jobs.begin(), summary.jobs.end(), [&stalled](const auto& job) {
-             return job.processes > 0 && stalled.names.count(NameOfJob(job)) != 0;
-           });
+    const bool runs = std::any_of(
+        summary.jobs.begin(), summary.jobs.end(), [&stalled](const EndpointSummary::Job& job) {
+          return job.processes > 0 && stalled.names.count(NameOfJob(job)) != 0;
+        });
+    if (!endpoint.problem.empty() || !runs) return false;
+    bool takes_part = false;
+    bool has_live = false;
+    bool shares = is_any_cut;
+    for (const std::string& each : summary.communicators) {
+      takes_part |= is_of_hang(each);
+      if (std::count(summary.ended.begin(), summary.ended.end(), each) != 0) continue;
+      has_live = true;
+      shares |= of_silent.count(each) != 0 || is_of_hang(each);
+    }
+    return !takes_part || (has_live && !shares);
   });
 }
 
@@ -518,6 +536,7 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
   for (const Group& group : groups) {
     for (const std::size_t index : group) {
       for (const EndpointSummary::Job& job : endpoints_[index].summary.jobs) {
+        if (endpoints_[index].earlier_jobs.count(job.job_id) != 0) continue;
         WatchedJob& row = rows[RowOf(NameOfJob(job), group)];
         row.processes += job.processes;
         row.endpoints.push_back(UrlOf(endpoints_[index].address));

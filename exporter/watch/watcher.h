@@ -10,7 +10,8 @@
 // another health than the last poll, is polled more often.
 //
 // A hang whose waiting endpoints all fall silent stays until all are forgotten, or until an endpoint
-// without its communicator reports live processes of the job.
+// without its communicator reports live processes of the job. An endpoint that knows ended ranks of
+// it counts too, if its live ranks share no communicator with the silent endpoints.
 //
 // The watcher's memory only saves polls and bridges lost answers: another watcher, or this one
 // after a restart, gives the same verdicts. The last answer of a silent endpoint counts for
@@ -133,8 +134,8 @@ class Watcher {
   // Returns when the last of the group's silent endpoints that had reported a stall answered for
   // the last time; the clock's zero if there is none.
   Time SilentSince(const Group& group) const;
-  // True if an endpoint that answers reports live processes of the job, but no communicator in
-  // which it hangs.
+  // True if an endpoint that answers reports live processes of the job, which do not take part in its
+  // hangs.
   bool RunsElsewhere(const JobFindings& stalled, const Group& group) const;
   // Removes the findings of hangs and expected waits that are over: that no silent endpoint had
   // reported, or whose job runs elsewhere, such as after a restart on other nodes. Sets

@@ -46,12 +46,17 @@ TEST(SummaryJson, NamesJobsAndTheCommunicatorsThatLeadToOtherNodes) {
   job.AddCommunicator(0x5555555566666666, {0}, 4, 4);
   job.process(0).job_id = job.process(1).job_id = "4711";
   job.process(0).static_labels = job.process(1).static_labels = "team=a,workload=llama";
-  const Json json = Of(job);
+  Json json = Of(job);
   EXPECT_EQ(json["processes"], 2);
   EXPECT_EQ(json["jobs"],
             Json::array({{{"job_id", "4711"}, {"workload", "llama"}, {"processes", 2}}}));
   EXPECT_EQ(json["communicators"], Json::array({"44444444", "66666666"}));
   EXPECT_EQ(json["left_out"], 0);
+  EXPECT_FALSE(json.contains("ended"));
+  job.process(0).end = ProcessEnd::kLost;
+  json = Of(job);
+  EXPECT_EQ(json["communicators"], Json::array({"44444444", "66666666"}));
+  EXPECT_EQ(json["ended"], Json::array({"66666666"}));
 }
 
 // Nodes of one job that leave something out keep the same.

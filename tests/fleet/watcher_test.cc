@@ -250,6 +250,7 @@ TEST_F(RestartTest, AJobThatWasRestartedOnOtherNodesIsOk) {
     Add(kOther, {4, 5, 6, 7});
     Train({kOther}, 35);
     EXPECT_EQ(State(), "ok") << is_on_lower_nodes;
+    EXPECT_EQ(watcher().state()->jobs.front().processes, 4);
     const std::string names = is_on_lower_nodes
                                   ? "node-4:9410, node-5:9410, node-6:9410, node-7:9410"
                                   : "node-0:9410, node-1:9410, node-2:9410, node-3:9410";
@@ -278,6 +279,42 @@ TEST_F(RestartTest, AJobThatWasRestartedWithoutALostNodeIsOk) {
   const JobLook look = watcher().Ask(filter);
   EXPECT_EQ(StateOf(look), JobState::kOk);
   EXPECT_THAT(JobText(look), HasSubstr(kNote));
+}
+
+// The hang was found before the silence, and again in the second attempt.
+TEST_F(RestartTest, AHangOfEitherAttemptIsNotOk) {
+  StartFirst({0, 1, 2, 3, 0, 1, 2, 2});
+  Add(kComm, {0, 1, 2, 3});
+  Train({kComm}, 10);
+  Hang();
+  RunFor(seconds(14));
+  EXPECT_EQ(State(), "hang");
+  endpoints_->silent = {2, 3};
+  RunFor(seconds(60));
+  EXPECT_EQ(State(), "hang");
+  for (int i = 0; i < 4; ++i) End(&job_, i);
+  endpoints_->silent = {3};
+  Add(kOther, {4, 5, 6, 7});
+  Train({kOther}, 35);
+  EXPECT_EQ(State(), "ok");
+  job_.Launch(kOther, 0, "AllReduce");
+  RunFor(seconds(14));
+  EXPECT_EQ(State(), "hang");
+}
+
+// Process 4 lives beside the rank that has ended, and shares a communicator with the silent nodes.
+TEST_F(RestartTest, AHangStaysWhileLiveProcessesBesideAnEndedRankMayWait) {
+  StartFirst({0, 1, 2, 3, 2, 3, 3, 3});
+  Add(kComm, {0, 1, 2, 3});
+  Add(kOther, {4, 5});
+  Train({kComm, kOther}, 10);
+  Hang();
+  End(&job_, 2);
+  RunFor(seconds(14));
+  EXPECT_EQ(State(), "hang");
+  endpoints_->silent = {0, 1, 3};
+  RunFor(seconds(60));
+  EXPECT_EQ(State(), "hang");
 }
 
 TEST_F(RestartTest, AJobIsIncompleteWhileRanksOfItsLastAttemptAreMissing) {

@@ -105,12 +105,16 @@ std::vector<Json> NamesOfJobs(const SnapshotSet& snapshots) {
   return jobs;
 }
 
-std::vector<Json> Communicators(const std::vector<CommunicatorView>& views) {
+// `are_ended`: only communicators without a live rank.
+std::vector<Json> Communicators(const std::vector<CommunicatorView>& views, bool are_ended) {
   std::set<std::pair<int32_t, uint64_t>> shared;  // most ranks first
   for (const CommunicatorView& view : views) {
-    const bool is_used = std::any_of(view.ranks.begin(), view.ranks.end(), [](const auto& rank) {
-      return rank.state != RankView::State::kFinalized;
-    });
+    const auto has = [&view](RankView::State state) {
+      return std::any_of(view.ranks.begin(), view.ranks.end(),
+                         [state](const RankView& rank) { return rank.state == state; });
+    };
+    const bool is_live = has(RankView::State::kLive);
+    const bool is_used = (is_live && !are_ended) || (!is_live && has(RankView::State::kGone));
     if (is_used && view.ranks.size() < static_cast<std::size_t>(std::max(view.nranks, 0))) {
       shared.emplace(-view.nranks, view.comm_id);
     }
@@ -152,8 +156,10 @@ std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& dia
   add("stands", Stands(views, now_realtime_ns), 3);
   add("late", Late(diagnosis), 1);
   add("jobs", NamesOfJobs(snapshots), 3);
-  add("communicators", Communicators(views), views.size());
+  add("communicators", Communicators(views, /*are_ended=*/false), views.size());
   json["left_out"] = left_out;
+  bytes += sizeof("\"ended\":[],");
+  add("ended", Communicators(views, /*are_ended=*/true), views.size());
   return JsonText(json) + "\n";
 }
 

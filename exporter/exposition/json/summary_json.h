@@ -17,7 +17,9 @@
 //   communicators  with ranks on other nodes, by the last 8 digits of their ids; include ended
 //                  processes, too. The largest come first, so that nodes which must omit some keep
 //                  the same ones
-//   left_out       number of entries, over all lists, that did not fit
+//   ended          of these, as far as they fit, the communicators without a live rank here; omitted
+//                  if there are none
+//   left_out       number of entries, over all other lists, that did not fit
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_JSON_SUMMARY_JSON_H_

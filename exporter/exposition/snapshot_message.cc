@@ -322,13 +322,16 @@ class Reader {
   Reader(protozero::data_view data, int64_t now_ns, Room* room)
       : in_(data), now_ns_(now_ns), room_(room) {}
 
+  // Fields are in the order of FieldsOf, except from other writers. So one call usually reads all.
   template <typename T>
   void Read(T& message) {
-    while (in_.next()) {
-      is_read_ = false;
-      room_->CountField();
+    Next();
+    while (here_ != kEnd) {
+      is_any_read_ = false;
       FieldsOf(*this, message);
-      if (!is_read_) in_.skip();
+      if (is_any_read_) continue;
+      in_.skip();
+      Next();
     }
   }
 
@@ -336,7 +339,14 @@ class Reader {
     if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
     const protozero::data_view view = in_.get_view();
     room_->Take(view.size());
-    text = CopyFromShared(view.data(), view.size());
+    const bool is_plain = std::all_of(view.data(), view.data() + view.size(),
+                                      [](char c) { return c >= 0x20 && c < 0x7f; });
+    if (is_plain) {
+      text.assign(view.data(), view.size());
+    } else {
+      text = CopyFromShared(view.data(), view.size());
+    }
+    Next();
   }
   // Does not make the bytes printable: their users check each byte.
   void Bytes(uint32_t field, std::string& bytes, std::size_t most) {
@@ -345,6 +355,7 @@ class Reader {
     if (view.size() > most) throw TooMany();
     room_->Take(view.size());
     bytes.assign(view.data(), view.size());
+    Next();
   }
   template <typename T>
   void Number(uint32_t field, T& value, T /*otherwise*/ = T{}) {
@@ -354,10 +365,12 @@ class Reader {
     } else {
       value = static_cast<T>(in_.get_uint64());
     }
+    Next();
   }
   void Time(uint32_t field, int64_t& time_ns) {
     if (!Is(field, protozero::pbf_wire_type::varint)) return;
     time_ns = Difference(now_ns_, in_.get_sint64());
+    Next();
   }
   void Numbers(uint32_t field, std::vector<uint64_t>& numbers) {
     if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
@@ -365,22 +378,24 @@ class Reader {
       room_->Take(sizeof(number));
       numbers.push_back(number);
     }
+    Next();
   }
   template <typename T>
   void Messages(uint32_t field, std::vector<T>& messages, std::size_t most = SIZE_MAX) {
-    if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
-    const protozero::data_view view = in_.get_view();
-    if (messages.size() >= most) throw TooMany();
-    if (messages.size() == messages.capacity()) {
-      // A vector has both copies while it grows. Elements that do not follow each other, from a
-      // hostile writer, double it.
-      const std::size_t before = messages.size();
-      const std::size_t more = std::min(std::max(before, NextWith(field) + 1), most - before);
-      room_->Take((before + more) * sizeof(T));
-      messages.reserve(before + more);
-      room_->Give(before * sizeof(T));
+    for (; Is(field, protozero::pbf_wire_type::length_delimited); Next()) {
+      const protozero::data_view view = in_.get_view();
+      if (messages.size() >= most) throw TooMany();
+      if (messages.size() == messages.capacity()) {
+        // A vector has both copies while it grows. Elements that do not follow each other, from a
+        // hostile writer, double it.
+        const std::size_t before = messages.size();
+        const std::size_t more = std::min(std::max(before, NextWith(field) + 1), most - before);
+        room_->Take((before + more) * sizeof(T));
+        messages.reserve(before + more);
+        room_->Give(before * sizeof(T));
+      }
+      Reader(view, now_ns_, room_).Read(messages.emplace_back());
     }
-    Reader(view, now_ns_, room_).Read(messages.emplace_back());
   }
   template <typename Message, typename T>
   void Made(uint32_t field, const Message& /*message*/, std::vector<T>& messages,
@@ -389,6 +404,13 @@ class Reader {
   }
 
  private:
+  static constexpr uint32_t kEnd = 0;  // not a valid field
+
+  void Next() {
+    here_ = in_.next() ? in_.tag_and_type() : kEnd;
+    if (here_ != kEnd) room_->CountField();
+  }
+
   // Returns how many of the next fields in a row have this tag.
   std::size_t NextWith(uint32_t field) const {
     protozero::pbf_reader ahead = in_;
@@ -398,15 +420,16 @@ class Reader {
   }
 
   bool Is(uint32_t field, protozero::pbf_wire_type type) {
-    if (is_read_ || in_.tag() != field || in_.wire_type() != type) return false;
-    is_read_ = true;
+    if (here_ != protozero::tag_and_type(field, type)) return false;
+    is_any_read_ = true;
     return true;
   }
 
   protozero::pbf_reader in_;
   const int64_t now_ns_;
   Room* const room_;
-  bool is_read_ = false;
+  uint32_t here_ = kEnd;  // tag and type of the current field
+  bool is_any_read_ = false;
 };
 
 // The fields that are needed to read the rest.

@@ -248,8 +248,8 @@ std::string Watcher::KeyOf(const Group& group) const {
   return key;
 }
 
-Watcher::Row Watcher::RowOf(const JobName& name, const Group& group) const {
-  return {name, IsId(name.job_id) ? "" : KeyOf(group)};
+Watcher::Row Watcher::RowOf(const JobName& name, const std::string& key) {
+  return {name, IsId(name.job_id) ? "" : key};
 }
 
 // Returns the group's stalls that have reached their threshold. Lowers next_due_ to the time at
@@ -446,6 +446,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
                                return false;
                              }),
               parts.end());
+  const std::string key = KeyOf(group);
   std::set<JobName> live;
   std::map<std::string, int> live_parts;  // by job ID
   for (const JobLook& part : parts) {
@@ -475,7 +476,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
       part.endpoints += names.size();
       part.unheard[problem].insert(part.unheard[problem].end(), names.begin(), names.end());
     }
-    const Row row = RowOf(*names.begin(), group);
+    const Row row = RowOf(*names.begin(), key);
     JobFindings found = FindingsOf(part, asked);
     if (options_.tell && !found.hangs.empty()) {
       const auto report = std::make_shared<const HangReport>(HangReportOf(part));
@@ -534,16 +535,17 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
   auto state = std::make_shared<WatchState>();
   std::map<Row, WatchedJob> rows;
   for (const Group& group : groups) {
+    const std::string key = KeyOf(group);
     for (const std::size_t index : group) {
       for (const EndpointSummary::Job& job : endpoints_[index].summary.jobs) {
         if (endpoints_[index].earlier_jobs.count(job.job_id) != 0) continue;
-        WatchedJob& row = rows[RowOf(NameOfJob(job), group)];
+        WatchedJob& row = rows[RowOf(NameOfJob(job), key)];
         row.processes += job.processes;
         row.endpoints.push_back(UrlOf(endpoints_[index].address));
         row.is_heard |= IsBelieved(endpoints_[index], now);
       }
     }
-    for (const auto& [row, findings] : polls_[KeyOf(group)].findings) {
+    for (const auto& [row, findings] : polls_[key].findings) {
       WatchedJob& job = rows[row];
       job.findings = findings;
       if (!job.endpoints.empty()) continue;
@@ -553,9 +555,9 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
         job.is_heard |= IsBelieved(endpoints_[each], now);
       }
     }
-    for (const auto& [row, findings] : polls_[KeyOf(group)].findings) {
+    for (const auto& [row, findings] : polls_[key].findings) {
       for (const JobName& name : findings.names) {
-        const auto other = rows.find(RowOf(name, group));
+        const auto other = rows.find(RowOf(name, key));
         if (other == rows.end() || !(row < other->first)) continue;
         WatchedJob& job = rows[row];
         job.processes += other->second.processes;

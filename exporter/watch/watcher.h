@@ -144,7 +144,8 @@ class Watcher {
   std::vector<Group> GroupEndpoints(Time now) const;
   // Returns the group's first URL.
   std::string KeyOf(const Group& group) const;
-  Row RowOf(const JobName& name, const Group& group) const;
+  // `key`: KeyOf the job's group.
+  static Row RowOf(const JobName& name, const std::string& key);
   StallTimes StallTimesOf(const Group& group, Time now);
   bool HasLateRank(const Group& group) const;
   // True if the endpoints report that the group's jobs became idle or are no longer idle, or that a

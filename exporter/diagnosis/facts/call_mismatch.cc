@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -69,7 +69,16 @@ class Comparison {
     std::vector<uint32_t> indices;
     for (const Kind& kind : order.kinds) indices.push_back(IndexOf(kind));
     OfRank of{&rank, order.first, {}, {}};
-    std::vector<std::size_t> groups;  // begin of each group
+    of.calls.reserve(order.calls.size());
+    of.sorted.reserve(order.calls.size());
+    std::optional<std::ptrdiff_t> group;  // begin of the current group; none: it began earlier
+    const auto end_group = [&] {
+      if (group) {
+        std::sort(of.sorted.begin() + *group, of.sorted.end(),
+                  [this](uint32_t a, uint32_t b) { return like_[a] < like_[b]; });
+      }
+      group = of.sorted.end() - of.sorted.begin();
+    };
     uint64_t left = abandoned.Of(rank);
     const std::size_t in_flight_at = order.in_flight - order.first;
     std::optional<std::size_t> in_flight;  // without abandoned calls
@@ -77,25 +86,18 @@ class Comparison {
       const auto call = static_cast<uint8_t>(order.calls[i]);
       const std::size_t kind = call & CallOrderSnapshot::kKind;
       if (kind >= indices.size()) return;  // damaged data
-      if ((call & CallOrderSnapshot::kSameGroup) == 0) groups.push_back(of.calls.size());
+      if ((call & CallOrderSnapshot::kSameGroup) == 0) end_group();
       if (order.in_flight != 0 && i == in_flight_at) in_flight = of.calls.size();
       if (order.kinds[kind].is_unlaunched && abandoned.Of(rank, order.kinds[kind].op) != 0) {
         if (left == 0) return;  // not all calls are counted yet
         --left;
       } else {
         of.calls.push_back(indices[kind]);
+        of.sorted.push_back(indices[kind]);
       }
     }
+    end_group();
     of.first -= static_cast<uint32_t>(left);  // calls before the known ones
-    of.sorted = of.calls;
-    groups.push_back(of.sorted.size());
-    const auto at = [&of](std::size_t i) {
-      return of.sorted.begin() + static_cast<std::ptrdiff_t>(i);
-    };
-    for (std::size_t i = 1; i < groups.size(); ++i) {
-      std::sort(at(groups[i - 1]), at(groups[i]),
-                [this](uint32_t a, uint32_t b) { return like_[a] < like_[b]; });
-    }
     if (in_flight) {
       const uint32_t number = of.first + static_cast<uint32_t>(*in_flight);
       if (!in_flight_ || IsBefore(number, *in_flight_)) in_flight_ = number;
@@ -108,12 +110,12 @@ class Comparison {
     const auto [found, inserted] =
         indices_.try_emplace({kind.op, kind.bytes, kind.datatype, kind.root}, next);
     if (inserted) {
-      const auto first = [&](const std::string& type, int32_t root) {
-        return firsts_.try_emplace({kind.op, kind.bytes, type, root}, next).first->second;
+      const auto first = [&](std::string_view datatype, int32_t root) {
+        return firsts_.try_emplace({kind.op, kind.bytes, datatype, root}, next).first->second;
       };
       kinds_.push_back(&kind);
-      like_.push_back(
-          {first("", -1), first(IsReducing(kind) ? kind.datatype : "", -1), first("", kind.root)});
+      const std::string_view type = IsReducing(kind) ? std::string_view(kind.datatype) : "";
+      like_.push_back({first("", -1), first(type, -1), first("", kind.root)});
     }
     return found->second;
   }
@@ -129,6 +131,9 @@ class Comparison {
 
   std::optional<Mismatch> Compare(By by) const {
     if ((!in_flight_ && compared_ == Compared::kInFlight) || ranks_.size() < 2) return std::nullopt;
+    // The comparison by bytes has compared this value too, unless calls differ in it alone.
+    const auto is_by_bytes = [by](const auto& like) { return like[by] == like[kByBytes]; };
+    if (by != kByBytes && std::all_of(like_.begin(), like_.end(), is_by_bytes)) return std::nullopt;
     // Within a group the order may differ, so a difference of the unsorted calls is not enough.
     if (!FirstDifference(&OfRank::calls, by)) return std::nullopt;
     const std::optional<uint32_t> number = FirstDifference(&OfRank::sorted, by);
@@ -180,7 +185,8 @@ class Comparison {
   // For each kind, the first kind that is equal: in operation and bytes; also in data type, if it
   // reduces; also in root.
   std::vector<std::array<uint32_t, kBys>> like_;
-  using Indices = std::map<std::tuple<std::string, uint64_t, std::string, int32_t>, uint32_t>;
+  using Indices =
+      std::map<std::tuple<std::string_view, uint64_t, std::string_view, int32_t>, uint32_t>;
   Indices indices_, firsts_;
 };
 

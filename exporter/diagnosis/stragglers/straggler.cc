@@ -76,7 +76,8 @@ double RankGroups::SquareOf(const std::vector<double>& of_ranks) const {
 
 // A call that all ranks have timed.
 struct StragglerState::Match {
-  EntryIterator first, behind;
+  uint64_t call;                  // as in CommonCalls
+  EntryIterator first, behind;    // of each rank
   std::vector<std::size_t> last;  // indices of the ranks that came last, together
   double loss;                    // seconds
   double square, host_square;     // ns², see Window
@@ -84,8 +85,8 @@ struct StragglerState::Match {
   double calls = 0;     // number of calls that it represents: all since the previous match ...
   int64_t from_ns = 0;  // ... which ended at this time
 
-  std::size_t kind() const { return first->call >> 32; }
-  uint32_t number() const { return static_cast<uint32_t>(first->call); }
+  std::size_t kind() const { return call >> 32; }
+  uint32_t number() const { return static_cast<uint32_t>(call); }
 };
 
 void StragglerState::Window::Fade(double fade) {
@@ -108,8 +109,10 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   // With a single rank, no wait is seen here.
   if (ranks.size() < 2) return;
   bool is_new = updated_realtime_ns_ == 0;
+  std::vector<OfRank*> of_ranks;
   for (const RankView* rank : ranks) {
     const auto [at, inserted] = ranks_.try_emplace(rank->rank());
+    of_ranks.push_back(&at->second);
     const int64_t init_ns = rank->communicator->init_realtime_ns;
     const int64_t apart_ns = ElapsedNs(init_ns, at->second.init_realtime_ns);
     is_new |= !inserted && (apart_ns > kMostApartNs || apart_ns < -kMostApartNs);
@@ -120,9 +123,15 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     kinds_.clear();
     last_late_ns_ = 0;
   }
-  const std::vector<Entry> entries = NewCalls(view, ranks);
+  const CommonCalls common = NewCalls(view, ranks);
   const RankGroups hosts(ranks, /*by_host=*/true);
-  std::vector<Match> matches = MatchCalls(ranks.size(), hosts, entries);
+  std::vector<Match> matches;
+  auto first = common.entries.begin();
+  for (const uint64_t call : common.calls) {
+    const auto behind = first + static_cast<std::ptrdiff_t>(ranks.size());
+    matches.push_back(MatchOf(hosts, call, first, behind));
+    first = behind;
+  }
   if (!matches.empty()) rounds_ = rounds_of->Of(*ranks.front()->process);
   Weigh(*ranks.front()->communicator, &matches);
   int64_t first_ns = now_realtime_ns;
@@ -160,78 +169,89 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
       *each *= fade;
     }
   }
-  const double shrink = AddLosses(ranks, matches, interval);
-  Attribute(ranks, shrink, now_realtime_ns, &matches);
+  const double shrink = AddLosses(of_ranks, matches, interval);
+  Attribute(of_ranks, shrink, now_realtime_ns, &matches);
 }
 
-std::vector<StragglerState::Entry> StragglerState::NewCalls(
-    const CommunicatorView& view, const std::vector<const RankView*>& ranks) {
-  std::vector<Entry> entries;
+StragglerState::CommonCalls StragglerState::NewCalls(const CommunicatorView& view,
+                                                     const std::vector<const RankView*>& ranks) {
   if (kinds_.size() >= kMostKinds) kinds_.clear();
   const bool captured_alike = AreCapturedAlike(ranks);
   const bool are_exchanges = view.is_exchange && AreLaunchesExchanges(view);
-  const auto add = [&](const TimedCallSnapshot& call, uint32_t rank) {
+  constexpr uint64_t kNotCompared = UINT64_MAX;
+  // Returns the call as in CommonCalls, or kNotCompared.
+  const auto key_of = [&](const TimedCallSnapshot& call) {
     const bool is_duration = call.kind == LatencyKind::kDurationStream ||
                              call.kind == LatencyKind::kDurationKernel ||
                              call.kind == LatencyKind::kDurationGraph;
     // Launches of several calls ("Grouped") are comparable only if each is an exchange.
     if (!is_duration || !(WaitsForAll(call.op) || (are_exchanges && IsGrouped(call.op)))) {
-      return;
+      return kNotCompared;
     }
-    if (call.kind == LatencyKind::kDurationGraph && !captured_alike) return;
+    if (call.kind == LatencyKind::kDurationGraph && !captured_alike) return kNotCompared;
     const auto found = std::find_if(kinds_.begin(), kinds_.end(), [&call](const OfKind& each) {
-      return ComparedClass(each.call) == ComparedClass(call) && each.call.kind == call.kind &&
-             each.call.graph == call.graph && each.call.op == call.op;
+      return each.call.kind == call.kind && each.call.graph == call.graph &&
+             each.call.op == call.op && ComparedClass(each.call) == ComparedClass(call);
     });
     const auto kind = static_cast<std::size_t>(found - kinds_.begin());
-    if (kind == kMostKinds) return;
+    if (kind == kMostKinds) return kNotCompared;
     if (found == kinds_.end()) kinds_.push_back({call});
     const auto number = static_cast<uint32_t>(call.call_number);
     const OfKind& of = kinds_[kind];
     // By difference: call numbers have 32 bits and wrap around.
-    if (of.has_last && static_cast<int32_t>(number - of.last_call) <= 0) return;
-    entries.push_back(
-        {uint64_t{kind} << 32 | number, rank, call.duration_ns, call.end_realtime_ns});
+    if (of.has_last && static_cast<int32_t>(number - of.last_call) <= 0) return kNotCompared;
+    return uint64_t{kind} << 32 | number;
   };
-  std::size_t calls_of_all = 0;  // tens of megabytes in a large job, twice while a vector grows
-  for (const RankView* rank : ranks) {
-    calls_of_all +=
-        rank->communicator->timed_calls.size() + rank->communicator->picked_calls.size();
-  }
-  entries.reserve(calls_of_all);
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const CommunicatorSnapshot& communicator = *ranks[i]->communicator;
-    for (const auto* calls : {&communicator.timed_calls, &communicator.picked_calls}) {
-      for (const TimedCallSnapshot& call : *calls) add(call, static_cast<uint32_t>(i));
+  const auto for_each_call = [&ranks](const auto& visit) {
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const CommunicatorSnapshot& communicator = *ranks[i]->communicator;
+      for (const auto* calls : {&communicator.timed_calls, &communicator.picked_calls}) {
+        for (const TimedCallSnapshot& call : *calls) visit(i, call);
+      }
     }
-  }
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return std::tie(a.call, a.rank) < std::tie(b.call, b.rank);
+  };
+  std::size_t count = 0;
+  for_each_call([&](std::size_t /*rank*/, const auto& /*call*/) { ++count; });
+  std::vector<uint64_t> keys;  // of the calls of all ranks, in their order
+  keys.reserve(count);
+  // The calls of the first rank, in order, each with the number of ranks, from the first on, that
+  // report it once.
+  std::vector<std::pair<uint64_t, std::size_t>> first;
+  for_each_call([&](std::size_t rank, const TimedCallSnapshot& call) {
+    keys.push_back(key_of(call));
+    if (rank == 0 && keys.back() != kNotCompared) first.emplace_back(keys.back(), 0);
   });
-  return entries;
-}
-
-std::vector<StragglerState::Match> StragglerState::MatchCalls(std::size_t ranks,
-                                                              const RankGroups& hosts,
-                                                              const std::vector<Entry>& entries) {
-  std::vector<Match> matches;
-  for (auto first = entries.begin(); first != entries.end();) {
-    auto behind = first + 1;
-    bool once = true;
-    while (behind != entries.end() && behind->call == first->call) {
-      once &= behind->rank != (behind - 1)->rank;
-      ++behind;
-    }
-    if (once && static_cast<std::size_t>(behind - first) == ranks) {
-      matches.push_back(MatchOf(hosts, first, behind));
-    }
-    first = behind;
+  std::sort(first.begin(), first.end());
+  first.erase(std::unique(first.begin(), first.end()), first.end());
+  const auto find = [&first](uint64_t key) -> std::size_t* {
+    const auto at = std::lower_bound(first.begin(), first.end(), std::pair(key, std::size_t{0}));
+    return at != first.end() && at->first == key ? &at->second : nullptr;
+  };
+  auto key = keys.begin();
+  for_each_call([&](std::size_t rank, const auto& /*call*/) {
+    std::size_t* const reported = find(*key++);
+    if (reported == nullptr) return;
+    if (*reported == rank + 1) *reported = SIZE_MAX;  // the rank reports it twice
+    if (*reported == rank) ++*reported;
+  });
+  CommonCalls common;
+  for (auto& [call, reported] : first) {
+    const bool is_common = reported == ranks.size();
+    reported = is_common ? common.calls.size() : SIZE_MAX;  // from here on its place
+    if (is_common) common.calls.push_back(call);
   }
-  return matches;
+  common.entries.resize(common.calls.size() * ranks.size());
+  key = keys.begin();
+  for_each_call([&](std::size_t rank, const TimedCallSnapshot& call) {
+    const std::size_t* const place = find(*key++);
+    if (place == nullptr || *place == SIZE_MAX) return;
+    common.entries[*place * ranks.size() + rank] = {call.duration_ns, call.end_realtime_ns};
+  });
+  return common;
 }
 
-StragglerState::Match StragglerState::MatchOf(const RankGroups& hosts, EntryIterator first,
-                                              EntryIterator behind) {
+StragglerState::Match StragglerState::MatchOf(const RankGroups& hosts, uint64_t call,
+                                              EntryIterator first, EntryIterator behind) {
   const auto count = static_cast<double>(behind - first);
   const uint64_t shortest_ns = std::min_element(first, behind, [](const Entry& a, const Entry& b) {
                                  return a.duration_ns < b.duration_ns;
@@ -249,12 +269,15 @@ StragglerState::Match StragglerState::MatchOf(const RankGroups& hosts, EntryIter
   }
   const double loss_ns = sum / (count - 1);
   std::vector<double> of_ranks;
+  of_ranks.reserve(static_cast<std::size_t>(behind - first));
   std::vector<std::size_t> last;
   for (auto each = first; each != behind; ++each) {
     of_ranks.push_back(longer_ns(*each) - sum / count);
-    if (longer_ns(*each) <= kTogether * loss_ns) last.push_back(each->rank);
+    if (longer_ns(*each) <= kTogether * loss_ns)
+      last.push_back(static_cast<std::size_t>(each - first));
   }
-  return {first,
+  return {call,
+          first,
           behind,
           std::move(last),
           loss_ns / kSecond,
@@ -302,7 +325,7 @@ void StragglerState::Weigh(const CommunicatorSnapshot& communicator, std::vector
                        kMostRoundSeconds * kSecond);
 }
 
-double StragglerState::AddLosses(const std::vector<const RankView*>& ranks,
+double StragglerState::AddLosses(const std::vector<OfRank*>& ranks,
                                  const std::vector<Match>& matches, double interval) {
   double loss = 0;
   double usual_loss = 0;
@@ -320,10 +343,10 @@ double StragglerState::AddLosses(const std::vector<const RankView*>& ranks,
     squares += match.square * part * part;
     host_squares += match.host_square * part * part;
     for (auto each = match.first; each != match.behind; ++each) {
-      waited[each->rank] += static_cast<double>(each->duration_ns) * part;
+      waited[each - match.first] += static_cast<double>(each->duration_ns) * part;
     }
   }
-  for (std::size_t i = 0; i < ranks.size(); ++i) ranks_[ranks[i]->rank()].waited += waited[i];
+  for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i]->waited += waited[i];
   window_.loss += usual_loss;
   window_.square += squares;
   window_.host_square += host_squares;
@@ -333,7 +356,7 @@ double StragglerState::AddLosses(const std::vector<const RankView*>& ranks,
   return scaled > limit ? limit / scaled : 1;
 }
 
-void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double shrink,
+void StragglerState::Attribute(const std::vector<OfRank*>& ranks, double shrink,
                                int64_t now_realtime_ns, std::vector<Match>* matches) {
   const double late_from = window_.matched > 0
                                ? std::max(static_cast<double>(kMinLateNs) / kSecond,
@@ -358,7 +381,7 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double
     const auto loss_ns = static_cast<int64_t>(std::min(match.loss * kSecond, kMostNs));
     const int64_t from_ns = match.calls > 1 ? match.from_ns : ElapsedNs(match.end_ns, loss_ns);
     for (const std::size_t last : match.last) {
-      OfRank& of = ranks_[ranks[last]->rank()];
+      OfRank& of = *ranks[last];
       of.total_seconds += seconds;
       AddLost(from_ns, match.end_ns, seconds, &of);
       if (!is_late) continue;

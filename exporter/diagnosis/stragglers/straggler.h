@@ -197,28 +197,28 @@ class StragglerState {
   };
   // One rank's duration of one call.
   struct Entry {
-    uint64_t call;  // index of its kind << 32 | call number
-    uint32_t rank;  // index into the ranks
     uint64_t duration_ns;
     int64_t end_ns;
   };
   using EntryIterator = std::vector<Entry>::const_iterator;
+  struct CommonCalls {
+    std::vector<uint64_t> calls;  // index of the kind << 32 | call number, in order
+    std::vector<Entry> entries;   // of each call, one for each rank in their order
+  };
   struct Match;
   class Namer;  // decides which rank or host is named, from these sums
 
-  // Calls that have not been counted yet, in order.
-  std::vector<Entry> NewCalls(const CommunicatorView& view,
-                              const std::vector<const RankView*>& ranks);
-  std::vector<Match> MatchCalls(std::size_t ranks, const RankGroups& hosts,
-                                const std::vector<Entry>& entries);
-  static Match MatchOf(const RankGroups& hosts, EntryIterator first, EntryIterator behind);
+  // Returns the calls that have not been counted yet and that each rank reports once.
+  CommonCalls NewCalls(const CommunicatorView& view, const std::vector<const RankView*>& ranks);
+  static Match MatchOf(const RankGroups& hosts, uint64_t call, EntryIterator first,
+                       EntryIterator behind);
   // Sets the number of calls that each match represents, and the duration of a round.
   void Weigh(const CommunicatorSnapshot& communicator, std::vector<Match>* matches);
   // Adds losses to the window. Returns the factor by which they must shrink to fit the interval.
-  double AddLosses(const std::vector<const RankView*>& ranks, const std::vector<Match>& matches,
+  double AddLosses(const std::vector<OfRank*>& ranks, const std::vector<Match>& matches,
                    double interval);
   // Adds each loss to the ranks that arrived last.
-  void Attribute(const std::vector<const RankView*>& ranks, double shrink, int64_t now_realtime_ns,
+  void Attribute(const std::vector<OfRank*>& ranks, double shrink, int64_t now_realtime_ns,
                  std::vector<Match>* matches);
   // Adds a loss to the seconds of the window between two times.
   void AddLost(int64_t from_ns, int64_t until_ns, double seconds, OfRank* of) const;

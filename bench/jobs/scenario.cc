@@ -1,6 +1,8 @@
 #include "bench/jobs/scenario.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <iterator>
 #include <tuple>
 #include <utility>
@@ -561,6 +563,10 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   if (const Family* family = FindFamily(fault)) return MakeFamily(*family, seed);
   const auto kind = std::find_if(Kinds().begin(), Kinds().end(),
                                  [&fault](const FaultKind& each) { return fault == each.name; });
+  if (kind == Kinds().end()) {
+    std::fprintf(stderr, "no fault or family is named '%s'\n", fault.c_str());
+    std::abort();
+  }
   Generator random(seed * 1000 + kind->number);
   Scenario scenario;
   scenario.seed = seed;

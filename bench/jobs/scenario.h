@@ -71,6 +71,7 @@ const char* OutcomeName(Outcome outcome);
 // Returns the names of all faults and families.
 const std::vector<std::string>& FaultNames();
 
+// Aborts if no fault or family has this name.
 Scenario MakeScenario(const std::string& fault, uint64_t seed);
 
 // Polls a scenario's endpoints as a watcher does, a second apart.

@@ -249,7 +249,7 @@ class CommandsTest(DiagnoseCase):
         os.mkdir(self.out)
         names = {"out": self.out, "node": self.node()[1].name, "pid": "{pid}", "new": self.out + ".pftrace"}
         nobody = b'{"time":1,"health":{"status":"ok"},"communicators":[]}'
-        empty = self.pages("none")[0][0]
+        empty = self.pages("healthy")[0][0]
         names["idle"] = self.endpoint(lambda handler: reply(
             handler, empty if handler.path.startswith("/api/v1/snapshots") else nobody)).name
         for name, text in (("secret", "user:password\n"), ("none", "[]")):

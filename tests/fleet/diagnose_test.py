@@ -287,7 +287,7 @@ class CredentialsTest(DiagnoseCase):
 class SourcesTest(DiagnoseCase):
 
     def test_this_host_where_no_address_is_given(self):
-        (page, *_), _ = self.pages("none")
+        (page, *_), _ = self.pages("healthy")
         pages = {"/healthz": b"ok\n", "/api/v1/snapshots": page}
 
         def answer(handler):

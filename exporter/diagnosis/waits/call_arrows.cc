@@ -34,9 +34,12 @@ struct CallWait {
   int64_t oldest_ns = INT64_MAX;  // oldest launch of it
   bool is_any_begun = false;      // on a GPU
   uint64_t most_launches = 0;     // of a live rank
+  // When the GPUs of ranks in it last completed work of any communicator. Until then they may have
+  // been behind that work. 0: that work still moves, so it is on other streams.
+  int64_t completed_ns = 0;
 };
 
-CallWait DescribeCall(const ViewWaits& waits, uint64_t number, uint32_t id) {
+CallWait DescribeCall(GraphBuilder& graph, const ViewWaits& waits, uint64_t number, uint32_t id) {
   CallWait call{number, id};
   for (const Member& each : waits.members) {
     if (each.is_live()) {
@@ -45,6 +48,9 @@ CallWait DescribeCall(const ViewWaits& waits, uint64_t number, uint32_t id) {
     if (each.doing != Doing::kInside || NumberOf(waits, each) != number) continue;
     if (each.is_live()) {
       call.began_ns = std::max(call.began_ns, each.since_ns);
+      const HostThread& thread = graph.ThreadOf(*each.rank);
+      const bool is_moving = thread.first_moving_ns != INT64_MAX;
+      if (!is_moving) call.completed_ns = std::max(call.completed_ns, thread.completed_ns);
       call.oldest_ns = std::min(call.oldest_ns, each.launched_ns);
     }
     call.is_any_begun |= each.is_begun;
@@ -89,11 +95,13 @@ void PointToCaller(GraphBuilder& graph, std::size_t i, std::size_t at, const Cal
   const ViewWaits& waits = graph.waits(i);
   const Member& each = waits.members[at];
   const bool has_peers = graph.view(i).has_point_to_point;
-  const std::optional<LastEvent> cause = CauseOf(*each.rank, call.began_ns);
+  // A rank that ended well before the last GPU came is a cause, although it had waited before.
+  const int64_t came_ns = std::max(call.began_ns, call.completed_ns - 2 * kCauseSlackNs);
+  const std::optional<LastEvent> cause = CauseOf(*each.rank, came_ns);
   // A rank that had waited for one that is not seen, before it ended.
   const bool is_victim = cause && HadWaited(each, cause->at_ns) && graph.DoAllSeenWait(i);
   if (cause && !is_victim && IsHeldUpByEvent(*cause, each, call.most_launches)) {
-    return graph.Point(call.id, graph.Event(*each.rank, *cause, call.began_ns), Sure::kMust);
+    return graph.Point(call.id, graph.Event(*each.rank, *cause, came_ns), Sure::kMust);
   }
   const bool is_gpu_behind =
       each.doing == Doing::kNotBegun
@@ -179,7 +187,7 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
   if (waits.mismatch && !is_of_peers) return PointToMismatch(graph, i, number, id);
   // Mismatched calls are not compared (waits.mismatch) while the ranks still make calls.
   if (facts.is_mismatched) return graph.Point(id, graph.Unknown(i), Sure::kMust);
-  const CallWait call = DescribeCall(waits, number, id);
+  const CallWait call = DescribeCall(graph, waits, number, id);
   graph.actor(id).since_ns = call.began_ns;
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const bool owes = waits.members[at].called < number;

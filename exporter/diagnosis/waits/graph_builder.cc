@@ -59,6 +59,7 @@ void GraphBuilder::SumUp(HostThread* thread) {
                            !Contains(waits_.views[at.view].facts.replays.behind, each.rank);
     if (is_unseen && thread->unseen.size() < kMostFollowed) thread->unseen.push_back(at);
     const int64_t completed_ns = communicator.last_completion_realtime_ns;
+    thread->completed_ns = std::max(thread->completed_ns, completed_ns);
     if (communicator.has_heartbeat && completed_ns != 0 &&
         ElapsedNs(now_ns_, completed_ns) < views_[at.view].hang_after_ns) {
       thread->first_moving_ns =

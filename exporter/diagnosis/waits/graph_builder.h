@@ -40,6 +40,7 @@ struct HostThread {
   // The oldest launch of a member that has completed work recently.
   int64_t first_moving_ns = INT64_MAX;
   int64_t last_live_ns = 0;        // last launch, or creation, of a live member
+  int64_t completed_ns = 0;        // last completion of a live member
   int64_t awaited_ns = INT64_MAX;  // begin of the first wait for `event`
 };
 

@@ -113,6 +113,42 @@ TEST(EndedRank, WhoAbortsBeforeTheLastHasComeIsWhyTheOthersWait) {
   EXPECT_EQ(ExpectHang(&job, HangVerdict::kRankNotCalled, {2}).situation, Situation::kFinalized);
 }
 
+// Rank 0 had posted the AllGather behind an AllReduce with rank 2, which paused. Rank 1 ended while
+// rank 0 was still in the AllReduce, so it is why rank 0 waits now.
+TEST(EndedRank, WhoEndsBeforeTheOthersGpuCompletedEarlierWorkIsWhyItWaits) {
+  SimulatedJob job(3);
+  job.AddCommunicator(kComm, {0, 1});
+  job.AddCommunicator(kOther, {0, 2});
+  for (const uint64_t comm : {kComm, kOther}) job.Collective(comm, "AllReduce", {0, 0}, kMs);
+  job.Launch(kOther, 0, "AllReduce");
+  job.Launch(kComm, 0, "AllGather");
+  job.Launch(kComm, 1, "AllGather");
+  job.Advance(10 * kSecond);
+  End(&job, 1);
+  SimulatedJob stuck = job;
+  job.Advance(10 * kSecond);
+  job.Launch(kOther, 1, "AllReduce");
+  for (const int rank : {0, 1}) job.Complete(kOther, rank);
+  ExpectHang(&job, HangVerdict::kProcessGone, {1});
+  stuck.Advance(10 * kSecond);
+  EXPECT_NE(HangNow(stuck).verdict, HangVerdict::kProcessGone);
+}
+
+// The network blocks the AllGather. A watchdog ends rank 1, and rank 0 still works with rank 2 on
+// another stream.
+TEST(EndedRank, WhoEndsWhileWorkOnAnotherStreamMovesIsNotWhyTheOthersWait) {
+  SimulatedJob job(3);
+  job.AddCommunicator(kComm, {0, 1});
+  job.AddCommunicator(kOther, {0, 2});
+  for (const uint64_t comm : {kComm, kOther}) job.Collective(comm, "AllReduce", {0, 0}, kMs);
+  LaunchOn(&job, {0, 1}, "AllGather");
+  job.Advance(10 * kSecond);
+  End(&job, 1);
+  job.Advance(10 * kSecond);
+  for (int i = 0; i < 3; ++i) job.Collective(kOther, "AllReduce", {0, 0}, kMs);
+  ExpectHangNow(job, HangVerdict::kNoProgress, {});
+}
+
 TEST(EndedRank, AWaitThatSomebodyDidNotSurviveIsNotUsual) {
   SimulatedJob job = RunningJob();
   for (int rank = 0; rank < 4; ++rank) {

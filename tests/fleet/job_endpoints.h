@@ -3,6 +3,7 @@
 #define TESTS_FLEET_JOB_ENDPOINTS_H_
 
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -56,6 +57,7 @@ class JobEndpoints {
 
  private:
   FleetAnswer Answer(const FleetRequest& request) {
+    const std::lock_guard<std::mutex> lock(mutex_);  // a watcher polls several jobs at a time
     const int node = std::stoi(request.address.host.substr(5));
     FleetAnswer answer;
     if (silent.count(node) != 0) {
@@ -82,6 +84,7 @@ class JobEndpoints {
     return answer;
   }
 
+  std::mutex mutex_;
   SimulatedJob& job_;
   const std::vector<int> node_of_;
 };

@@ -336,7 +336,7 @@ class Decision {
 
   static int64_t Slack(const Actor& a, const Actor& b) {
     if (a.state == ActorState::kFailed) return kSameErrorNs;
-    // Other events than ends are seen by polls, and within a second.
+    // Events other than ends are found by polling, up to a second late.
     const bool are_ends = a.state == ActorState::kGone && b.state == ActorState::kGone;
     const ProcessSnapshot& first = *a.rank->process;
     const ProcessSnapshot& second = *b.rank->process;

@@ -1,9 +1,11 @@
-"""The client of an endpoint on this host, and a /metrics page, parsed strictly: all that the scripts here ask one for."""
+"""The client of an endpoint on this host, a /metrics page, parsed strictly, and processes as /proc shows them."""
 
 import collections
+import contextlib
 import functools
 import http.client
 import json
+import os
 import re
 import urllib.request
 
@@ -128,3 +130,51 @@ def metrics(port, timeout=10):
 
 def communicators(port, timeout=10):
     return json.loads(get(port, "/api/v1/communicators", timeout))["communicators"]
+
+
+def open_files(pid):
+    """{number: target} of a process's descriptors, without any that it closes meanwhile."""
+    folder = "/proc/%d/fd" % pid
+    found = {}
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            found[int(name)] = os.readlink(os.path.join(folder, name))
+    return found
+
+
+def listens(pid, port):
+    """Whether the process listens on this port, by the kernel's word."""
+    sockets = (re.match(r"socket:\[(\d+)\]", target) for target in open_files(pid).values())
+    inodes = {match.group(1) for match in sockets if match}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        if not os.path.exists(table):
+            continue
+        with open(table, encoding="ascii") as lines:
+            for line in lines:
+                fields = line.split()
+                if fields[3] == "0A" and fields[1].endswith(":%04X" % port) and fields[9] in inodes:
+                    return True
+    return False
+
+
+
+def thread_times(pid):
+    """{name: seconds of processor time} of a process, threads of one name together; precise where
+    the kernel has schedstat."""
+    times = {}
+    for task in os.listdir("/proc/%d/task" % pid):
+        folder = "/proc/%d/task/%s/" % (pid, task)
+        try:
+            with open(folder + "comm", encoding="utf-8") as file:
+                name = file.read().strip()
+            try:
+                with open(folder + "schedstat", encoding="ascii") as file:
+                    seconds = int(file.read().split()[0]) / 1e9
+            except FileNotFoundError:
+                with open(folder + "stat", encoding="utf-8") as file:
+                    fields = file.read().rsplit(")", 1)[1].split()
+                seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        times[name] = times.get(name, 0) + seconds
+    return times

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import re
 import socket
 import subprocess
 import tempfile
@@ -166,25 +165,7 @@ class Job:
 
     def server(self):
         """The rank that listens at the endpoint's port by the kernel's word; None: no rank."""
-        inodes = set()
-        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-            if not os.path.exists(table):
-                continue
-            with open(table, encoding="ascii") as lines:
-                for line in lines:
-                    fields = line.split()
-                    if fields[3] == "0A" and fields[1].endswith(":%04X" % self.endpoint.port):
-                        inodes.add(fields[9])
-        for i, rank in enumerate(self.ranks):
-            folder = "/proc/%d/fd" % rank.pid
-            for name in os.listdir(folder):
-                try:
-                    match = re.match(r"socket:\[(\d+)\]", os.readlink(os.path.join(folder, name)))
-                except FileNotFoundError:
-                    continue
-                if match and match.group(1) in inodes:
-                    return i
-        return None
+        return next((i for i, rank in enumerate(self.ranks) if endpoint.listens(rank.pid, self.endpoint.port)), None)
 
     def status(self):
         """(exit status, that and what it prints) of `pulse status`"""

@@ -18,32 +18,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import inject_options  # noqa: E402
+from endpoint import thread_times  # noqa: E402
 from inject_job import Failure, Job, wait_until  # noqa: E402
-
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def thread_times(pid):
-    """{name: seconds of processor time} of a process, threads of one name together; precise where
-    the kernel has schedstat."""
-    times = {}
-    for task in os.listdir("/proc/%d/task" % pid):
-        folder = "/proc/%d/task/%s/" % (pid, task)
-        try:
-            with open(folder + "comm", encoding="utf-8") as file:
-                name = file.read().strip()
-            try:
-                with open(folder + "schedstat", encoding="ascii") as file:
-                    seconds = int(file.read().split()[0]) / 1e9
-            except FileNotFoundError:
-                with open(folder + "stat", encoding="utf-8") as file:
-                    fields = file.read().rsplit(")", 1)[1].split()
-                seconds = (int(fields[11]) + int(fields[12])) / TICKS
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        times[name] = times.get(name, 0) + seconds
-    return times
-
 
 def processor_times(job):
     """{what: seconds} of all that is NCCL Pulse's."""

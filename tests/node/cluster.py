@@ -1,6 +1,5 @@
 """Processes with the real library, and what a scraper sees of them."""
 
-import contextlib
 import os
 import re
 import signal
@@ -9,7 +8,7 @@ import threading
 import unittest
 import urllib.parse
 
-from tests.gpu.endpoint import Page
+from tests.gpu.endpoint import Page, listens, open_files  # pylint: disable=unused-import
 from tests.kit import PATIENCE_S, PULSE, RUNFILES, fetch, free_port, get, wait_until  # pylint: disable=unused-import
 from tests.replay import page
 
@@ -36,16 +35,6 @@ def values(port, name, *labels):
 def ranks(port):
     """{rank: operations} of the communicators on the page."""
     return {int(rank): int(value) for rank, value in values(port, "nccl_operations_total", "rank").items()}
-
-
-def open_files(pid):
-    """{number: target} of a process's descriptors, without any that it closes meanwhile."""
-    folder = "/proc/%d/fd" % pid
-    found = {}
-    for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError):
-            found[int(name)] = os.readlink(os.path.join(folder, name))
-    return found
 
 
 class Process:
@@ -104,17 +93,7 @@ class Process:
 
     def serves(self, port):
         """Whether it listens on this port, by the kernel's word."""
-        sockets = (re.match(r"socket:\[(\d+)\]", target) for target in open_files(self.pid).values())
-        inodes = {match.group(1) for match in sockets if match}
-        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-            if not os.path.exists(table):
-                continue
-            with open(table, encoding="ascii") as lines:
-                for line in lines:
-                    fields = line.split()
-                    if (fields[3] == "0A" and fields[1].endswith(":%04X" % port) and fields[9] in inodes):
-                        return True
-        return False
+        return listens(self.pid, port)
 
     def stop(self):
         """Returns when all its threads stand."""

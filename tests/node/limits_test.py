@@ -1,15 +1,13 @@
 """What others can make a server cost: memory, by what they hand over, and processor time, by what they ask for."""
 
-import contextlib
 import gzip
 import os
 import subprocess
 import threading
 import time
-import unittest
 
 from tests import running
-from tests.gpu.endpoint import Page
+from tests.gpu.endpoint import Page, thread_times
 from tests.node import cluster
 from tests.node.agent_test import AgentCase
 from tests.node.cluster import wait_until
@@ -20,7 +18,6 @@ KINDS = (("/metrics", "text/plain"), ("/metrics", "application/openmetrics-text"
          ("/metrics", PROTOBUF), ("/api/v1/communicators", "*/*"))
 REJECTED = "nccl_pulse_processes_rejected_total"
 MOST_BYTES = 64 << 20
-TICKS = os.sysconf("SC_CLK_TCK")
 # exporter/endpoint/server.h and exporter/http/page_cache.h.
 JOB_SHARE = 0.02
 BURST_S = 0.02 * (0.6 * 20 + 0.2 * 10 + 0.2 * 60)
@@ -33,15 +30,7 @@ def peak_bytes(pid):
 
 def cpu_seconds(pid):
     """Of the server's thread."""
-    for task in os.listdir("/proc/%d/task" % pid):
-        folder = "/proc/%d/task/%s/" % (pid, task)
-        with contextlib.suppress(OSError):  # it has ended
-            with open(folder + "comm", encoding="ascii") as name:
-                if name.read().strip() != "pulse-http":
-                    continue
-            with open(folder + "schedstat", encoding="ascii") as stat:
-                return int(stat.read().split()[0]) / 1e9
-    raise AssertionError("no server's thread")
+    return thread_times(pid)["pulse-http"]
 
 
 def ask_for_all(port, whole=True):

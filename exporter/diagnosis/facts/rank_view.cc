@@ -178,7 +178,7 @@ void FindPipelines(std::vector<CommunicatorView>* views) {
           std::max(view.network_moved_realtime_ns, rank.communicator->network_moved_realtime_ns);
     }
     view.is_exchange = view.has_point_to_point && IsExchange(view);
-    if (!view.has_point_to_point || view.is_exchange) continue;
+    if (!IsOfPipeline(view)) continue;
     for (const RankView& rank : view.ranks) exchanges[rank.process].push_back(i);
   }
   if (exchanges.empty()) return;

@@ -82,6 +82,12 @@ struct CommunicatorView {
   const RankView* Find(int64_t rank) const;
 };
 
+// True if ranks of a pipeline wait for each other in the view's Send and Recv. Exchanges of all
+// ranks are compared like collectives.
+inline bool IsOfPipeline(const CommunicatorView& view) {
+  return view.has_point_to_point && !view.is_exchange;
+}
+
 // True if the rank's process is in exit(), so that the rank will make no further call.
 inline bool IsExiting(const RankView& rank) { return rank.process->poller == PollerState::kEnded; }
 

@@ -32,12 +32,6 @@ struct Late {
   int communicators = 0;  // in which it is late
 };
 
-// True if ranks of a pipeline wait for each other in the view's Send and Recv. Exchanges of all
-// ranks are compared like collectives.
-bool IsOfPipeline(const CommunicatorView& view) {
-  return view.has_point_to_point && !view.is_exchange;
-}
-
 // Groups processes that are connected by Sends and Recvs other than exchanges.
 class Pipelines {
  public:

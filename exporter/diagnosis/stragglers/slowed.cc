@@ -145,15 +145,12 @@ struct BusyHost {
   bool shares_stages = false;  // with another host
 };
 
-// True if ranks wait for each other in Sends and Recvs as stages of a pipeline do.
-bool HasPeers(const CommunicatorView& view) { return view.has_point_to_point && !view.is_exchange; }
-
 std::map<std::string, BusyHost> BusyHostsOf(const JobProcesses& job) {
   std::map<std::string, BusyHost> hosts;
   for (const CommunicatorView* each : job.views) {
     const CommunicatorView& view = *each;
     std::set<std::string> names;
-    const bool has_peers = HasPeers(view);
+    const bool has_peers = IsOfPipeline(view);
     for (const RankView& rank : view.ranks) {
       if (rank.state != RankView::State::kLive) continue;
       names.insert(rank.process->hostname);
@@ -222,7 +219,7 @@ std::optional<JobStraggler> FindSlowed(const JobProcesses& job) {
 
 std::string DoubtOfBusiestHost(const JobProcesses& job) {
   const bool has_pipeline = std::any_of(job.views.begin(), job.views.end(),
-                                        [](const auto* view) { return HasPeers(*view); });
+                                        [](const auto* view) { return IsOfPipeline(*view); });
   if (!job.are_all_seen || !has_pipeline) return "";
   const std::map<std::string, BusyHost> hosts = BusyHostsOf(job);
   if (hosts.size() < 2) return "";
